@@ -94,7 +94,7 @@ mod tests {
     fn a_long_gap_takes_no_longer_than_its_length() {
         for filler in [" ", "\"", ". "] {
             let text = format!("End.{}Next", filler.repeat(400_000));
-            assert_eq!(sentences(&text).last(), Some(&"Next"));
+            assert!(sentences(&text).last().is_some_and(|last| last.ends_with("Next")));
         }
     }
 

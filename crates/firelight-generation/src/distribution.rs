@@ -13,9 +13,12 @@ use crate::processors::HIDDEN;
 /// ```
 pub fn softmax(logits: &[f64]) -> Vec<f64> {
     let max = largest(logits);
-    let weights: Vec<f64> = logits.iter().map(|logit| (logit - max).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / total).collect()
+    // Behind a filter most are hidden, and an exponential is what takes time.
+    let weight = |&logit: &f64| if logit == HIDDEN { 0.0 } else { (logit - max).exp() };
+    let mut probabilities: Vec<f64> = logits.iter().map(weight).collect();
+    let total: f64 = probabilities.iter().sum();
+    probabilities.iter_mut().for_each(|probability| *probability /= total);
+    probabilities
 }
 
 /// `ln sum exp(l_i)` in double precision. Subtracts the largest logit first, so nothing overflows. Not finite if the logits are no

@@ -138,7 +138,7 @@ fn mistakes_are_told_and_end_nothing() {
     ] {
         assert!(found.stderr.contains(told), "{told}: {}", found.stderr);
     }
-    assert_eq!(found.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 7, "{}", found.stderr);
+    assert_eq!(found.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 9, "{}", found.stderr);
     assert_eq!(found.stderr.matches("tokens of context").count(), 1, "{}", found.stderr);
 }
 

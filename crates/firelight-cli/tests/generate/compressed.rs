@@ -6,13 +6,11 @@ use crate::support::{firelight, generate, model};
 #[test]
 fn a_compressed_past_changes_the_text_once_something_is_old() {
     let written = |more: &[&str]| {
-        let arguments = [&["--temperature", "1"], more].concat();
+        let arguments = [&["--temperature", "1", "--logprobs", "0", "--json"], more].concat();
         firelight(generate(&model().dir, &arguments)).succeeds().stdout
     };
     assert_eq!(written(&["--compress-past", "100000"]), written(&[]));
-    let compressed = written(&["--compress-past", "1", "--compress-rate", "8"]);
-    assert_eq!(compressed.chars().count(), "The fox".len() + 30 + 1, "{compressed}");
-    assert_ne!(compressed, written(&[]));
+    assert_ne!(written(&["--compress-past", "1", "--compress-rate", "8"]), written(&[]));
 }
 
 #[test]

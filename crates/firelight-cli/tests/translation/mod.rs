@@ -134,7 +134,7 @@ fn guesses_change_no_translation_and_are_for_one_beam() {
     let alone = firelight(translate(&["--file", &file, "--prompt-lookup"]));
     alone.fails(USER, &["guesses (--prompt-lookup) are for one text", "5 beams", "(--beams 1)"]);
     translated(&["--prompt-lookup", "--n-best", "2"]).fails(USER, &["n_best is 2"]);
-    translated(&["--beams", "1", "--prompt-lookup", "--early-stopping", "never"])
+    translated(&["--prompt-lookup", "--early-stopping", "never"])
         .fails(USER, &["but early stopping is `never`; stop early (--early-stopping heuristic)"]);
 }
 

@@ -1,4 +1,6 @@
-//! Texts by models of random logits, at all limits.
+//! Texts by models of random logits and by a trained one, at all limits.
+
+use std::collections::HashMap;
 
 use firelight_data::{Tokenizer, TokenizerConfig};
 use rand::{Rng, SeedableRng};
@@ -26,9 +28,38 @@ pub(super) fn bytes() -> Tokenizer {
     Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().with_special_tokens(&["<s>", "</s>"]).unwrap()
 }
 
-/// One token of a row, drawn from random logits as the decoding loop does it.
-fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], vocabulary: usize, random: &mut ChaCha8Rng) -> u32 {
-    let mut logits: Vec<f64> = (0..vocabulary).map(|_| 6.0 * uniform(random)).collect();
+/// Logits behind a text, of as many ids.
+type Model<'a> = dyn Fn(&[u32], usize, &mut ChaCha8Rng) -> Vec<f64> + 'a;
+
+fn random_logits(_: &[u32], vocabulary: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
+    (0..vocabulary).map(|_| 6.0 * uniform(random)).collect()
+}
+
+/// What followed two bytes in JSON, counted: a trained model of bytes.
+struct Trigrams(HashMap<[u32; 2], HashMap<u32, f64>>);
+
+impl Trigrams {
+    /// Learns from schemas, which are JSON themselves.
+    fn trained() -> Self {
+        let mut counts: HashMap<[u32; 2], HashMap<u32, f64>> = HashMap::new();
+        for text in (1000..1300).map(|seed| format!("{:#}", schema(seed))) {
+            let ids: Vec<u32> = text.bytes().map(u32::from).collect();
+            for window in ids.windows(3) {
+                *counts.entry([window[0], window[1]]).or_default().entry(window[2]).or_default() += 1.0;
+            }
+        }
+        Self(counts)
+    }
+
+    fn logits(&self, ids: &[u32], vocabulary: usize) -> Vec<f64> {
+        let last = ids.last_chunk::<2>().and_then(|last| self.0.get(last));
+        let count = |id| last.and_then(|counts| counts.get(&id)).copied().unwrap_or(0.0);
+        (0..vocabulary as u32).map(|id| (count(id) + 1e-3).ln()).collect()
+    }
+}
+
+/// One token of a row, drawn as the decoding loop does it.
+fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], mut logits: Vec<f64>, random: &mut ChaCha8Rng) -> u32 {
     row.process(&History::new(ids, 0), &mut logits);
     loop {
         assert!(logits.iter().any(|logit| *logit != HIDDEN), "nothing is left behind {ids:?} in {row:?}");
@@ -47,11 +78,16 @@ fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], vocabulary: usize, random: &
 
 /// A text of a limited number of tokens by a model of random logits.
 pub(super) fn write(constraint: &Constraint, tokenizer: &Tokenizer, most: usize, seed: u64) -> Written {
+    write_by(&random_logits, constraint, tokenizer, most, seed)
+}
+
+fn write_by(model: &Model<'_>, constraint: &Constraint, tokenizer: &Tokenizer, most: usize, seed: u64) -> Written {
     let stops: Vec<u32> = tokenizer.special("</s>").into_iter().collect();
     let mut random = ChaCha8Rng::seed_from_u64(seed);
     let (mut row, mut ids) = (constraint.processor(most, &stops).boxed(), Vec::new());
     while ids.len() < most && !row.is_complete() {
-        let id = draw(row.as_mut(), &ids, tokenizer.vocab_size() + 3, &mut random);
+        let logits = model(&ids, tokenizer.vocab_size() + 3, &mut random);
+        let id = draw(row.as_mut(), &ids, logits, &mut random);
         row.accept(id);
         if stops.contains(&id) {
             break;
@@ -232,7 +268,8 @@ fn texts_of_all_sorts_of_tokenizers_satisfy_it() {
 /// Schemas that hold the keywords of the parser, nested and mixed.
 #[test]
 fn every_text_is_valid_by_its_schema() {
-    let tokenizer = bytes();
+    let (tokenizer, trained) = (bytes(), Trigrams::trained());
+    let trained = |ids: &[u32], vocabulary: usize, _: &mut ChaCha8Rng| trained.logits(ids, vocabulary);
     let mut satisfiable = 0;
     for seed in 0..300 {
         let schema = schema(seed);
@@ -247,15 +284,17 @@ fn every_text_is_valid_by_its_schema() {
         let valid = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
         let least = constraint.needs();
         for most in [least, least + 1 + seed as usize % 40, 400.max(least)] {
-            let text = write(&constraint, &tokenizer, most, seed).text;
-            let value: Value = match serde_json::from_str(&text) {
-                Ok(value) => value,
-                // JSON sets no limit to an exponent, but f64 does.
-                Err(error) if error.to_string().starts_with("number out of range") => continue,
-                Err(error) => panic!("{seed}: {schema}: {text}: {error}"),
-            };
-            let problems: Vec<String> = valid.iter_errors(&value).map(|error| error.to_string()).collect();
-            assert!(problems.is_empty(), "{seed}: {schema}: {text}: {problems:?}");
+            for model in [&random_logits as &Model<'_>, &trained] {
+                let text = write_by(model, &constraint, &tokenizer, most, seed).text;
+                let value: Value = match serde_json::from_str(&text) {
+                    Ok(value) => value,
+                    // JSON sets no limit to an exponent, but f64 does.
+                    Err(error) if error.to_string().starts_with("number out of range") => continue,
+                    Err(error) => panic!("{seed}: {schema}: {text}: {error}"),
+                };
+                let problems: Vec<String> = valid.iter_errors(&value).map(|error| error.to_string()).collect();
+                assert!(problems.is_empty(), "{seed}: {schema}: {text}: {problems:?}");
+            }
         }
     }
     assert!(satisfiable > 250, "{satisfiable}");

@@ -1,8 +1,9 @@
 //! Top-k: only the most probable tokens take part in the draw. Source: Fan, Lewis, Dauphin 2018, Hierarchical Neural
 //! Story Generation, §5.4 (<https://arxiv.org/abs/1805.04833>).
 
-use super::{History, LogitsProcessor, hide};
-use crate::distribution::by_rank;
+use std::cmp::Ordering;
+
+use super::{HIDDEN, History, LogitsProcessor};
 
 /// Keeps this many tokens (at least 1), those with the highest logits; among equal logits the lower ids stay, so never
 /// more than `k` remain.
@@ -14,9 +15,17 @@ impl LogitsProcessor for TopK {
         if self.0 >= logits.len() {
             return;
         }
-        let mut ids: Vec<usize> = (0..logits.len()).collect();
-        ids.select_nth_unstable_by(self.0 - 1, by_rank(logits));
-        hide(logits, &ids[self.0..]);
+        let falling = |a: &f64, b: &f64| b.partial_cmp(a).unwrap_or(Ordering::Equal);
+        let mut ranked = logits.to_vec();
+        let (above, &mut last, _) = ranked.select_nth_unstable_by(self.0 - 1, falling);
+        // Of those equal to the last one the lowest ids are kept.
+        let mut equal = self.0 - above.iter().filter(|logit| **logit > last).count();
+        for logit in logits.iter_mut().filter(|logit| **logit <= last) {
+            match *logit == last && equal > 0 {
+                true => equal -= 1,
+                false => *logit = HIDDEN,
+            }
+        }
     }
 
     fn boxed(&self) -> Box<dyn LogitsProcessor> {

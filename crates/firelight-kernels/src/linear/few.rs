@@ -1,7 +1,8 @@
-//! The product of a few rows with a large matrix in whole columns: the logits of a batch of decoders whose head is tied. A
+//! The product of some dozen rows with a large matrix in whole columns: the logits of a large batch of decoders whose head is tied. A
 //! product packs such a matrix first, which takes as long as multiplying a few rows by it; its transpose, `weightᵀ xᵀ`,
 //! packs the rows and reads the matrix where it lies.
 
+use super::row::by_columns;
 use crate::flex::{Matrix, MatrixMut, Real, product};
 use rayon::prelude::*;
 
@@ -19,11 +20,7 @@ pub(super) fn are_few<T: Real>(x: &Matrix<'_, T>, weight: &Matrix<'_, T>) -> boo
 /// `out = x weight`.
 pub(super) fn multiply_few<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>) {
     let ([rows, d_in], d_out) = (x.shape(), weight.shape()[1]);
-    let mut tasks: Vec<Vec<&mut [T]>> = (0..d_out.div_ceil(COLUMNS)).map(|_| Vec::with_capacity(rows)).collect();
-    for row in out.chunks_exact_mut(d_out) {
-        tasks.iter_mut().zip(row.chunks_mut(COLUMNS)).for_each(|(task, part)| task.push(part));
-    }
-    tasks.into_par_iter().enumerate().for_each(|(task, mut out)| {
+    by_columns(out, d_out, COLUMNS).into_par_iter().enumerate().for_each(|(task, mut out)| {
         let first = task * COLUMNS;
         let columns = weight.part(0..d_in, first..d_out.min(first + COLUMNS)).transposed();
         let mut products = vec![T::ZERO; columns.shape()[0] * rows];

@@ -1,7 +1,7 @@
 //! The affine map on the flex backend: one product per direction, on views in place of transposed copies.
 
 use super::few::{are_few, multiply_few};
-use super::row::{add_row, is_long};
+use super::row::{add_rows, are_long};
 use super::{LinearExtension, LinearKernel};
 use crate::flex::{
     Matrix, MatrixMut, Real, add_to, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
@@ -52,15 +52,15 @@ fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>)
     shape[last] = d_out;
     let out = filled(shape.num_elements(), |out| {
         let (rows, weight) = (Matrix::rows(values::<T>(&x), d_in), matrix(&weight));
-        let is_long_row = out.len() == d_out && is_long(&weight);
+        let are_long = are_long(rows.shape()[0], &weight);
         match &bias {
             Some(bias) => repeat_row(out, values::<T>(&contiguous(bias.clone()))),
-            None if is_long_row => out.fill(T::ZERO),
+            None if are_long => out.fill(T::ZERO),
             None if are_few(&rows, &weight) => return multiply_few(out, rows, weight),
             None => {}
         }
-        if is_long_row {
-            return add_row(out, values::<T>(&x), weight);
+        if are_long {
+            return add_rows(out, rows, weight);
         }
         product(MatrixMut::rows(out, d_out), bias.is_some(), rows, weight, T::ONE, true);
     });

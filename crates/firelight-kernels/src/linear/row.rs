@@ -1,8 +1,12 @@
-//! The product of a single row with a large matrix, as every step of a decoder takes it. Each weight is read once, so
-//! memory is what counts: it is read in long runs, on all threads.
+//! The product of a single row, or of a few, with a large matrix, as every step of a decoder takes it. Each weight is read from memory once,
+//! so memory is what counts: it is read in long runs, on all threads. The sums of a row are the same to the bit whatever rows are beside it.
 
 use crate::flex::{Matrix, Real, add_to, halve, vectorised};
 use rayon::prelude::*;
+use std::ops::Range;
+
+/// Rows that are multiplied this way, at most. With more of them a product that packs the weight first is as fast.
+const ROWS: usize = 32;
 
 /// Weights that pay for a second thread.
 const PARALLEL: usize = 1 << 16;
@@ -10,100 +14,222 @@ const PARALLEL: usize = 1 << 16;
 /// Tasks of a product at least; their number depends on the shape alone, so that the order of the sums does too.
 const TASKS: usize = 8;
 
-/// Outputs that a task sums at once: they stay in a core's first cache while rows of weights go by.
+/// Columns of a task: the sums of a single row stay in a core's first cache while rows of weights go by.
 const COLUMNS: usize = 4096;
 
-/// Places that rows of weights are read from at once, each of them on and on: memory answers a few long streams faster than
-/// one, or than many short ones.
+/// Places that rows of weights are read from, whose products are added up before they join a sum.
 const STREAMS: usize = 4;
+
+/// Rows that are read at once behind each of these places, on and on: memory answers some long streams faster than one, or than many
+/// short ones.
+const FOLLOWING: usize = 4;
+
+/// Columns whose sums stay in registers, of up to eight rows, while those streams are added.
+const TILE: usize = 32;
 
 /// Lanes that the product with a column is summed in.
 const LANES: usize = 16;
 
-/// Whether [`add_row`] serves a weight: it is large, and lies in whole rows or whole columns.
-pub(super) fn is_long<T: Real>(weight: &Matrix<'_, T>) -> bool {
+/// Whether [`add_rows`] serves so many rows and a weight: they are few, and it is large and lies in whole rows or whole columns.
+pub(super) fn are_long<T: Real>(rows: usize, weight: &Matrix<'_, T>) -> bool {
     let [d_in, d_out] = weight.shape();
-    d_in * d_out >= PARALLEL && (weight.has_whole_rows() || weight.transposed().has_whole_rows())
+    rows <= ROWS && d_in * d_out >= PARALLEL && (weight.has_whole_rows() || weight.transposed().has_whole_rows())
 }
 
-/// `out += x weight`.
-pub(super) fn add_row<T: Real>(out: &mut [T], x: &[T], weight: Matrix<'_, T>) {
-    if weight.has_whole_rows() { add_rows(out, x, weight) } else { add_columns(out, x, weight.transposed()) }
+/// `out += x weight`, for `x` in whole rows.
+pub(super) fn add_rows<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>) {
+    if weight.has_whole_rows() { add_weighted(out, x, weight) } else { add_columns(out, x, weight.transposed()) }
 }
 
-/// The sum of weighted rows. A task has some of the rows, and some of the columns where they are many.
-fn add_rows<T: Real>(out: &mut [T], x: &[T], weight: Matrix<'_, T>) {
-    let parts = TASKS.div_ceil(out.len().div_ceil(COLUMNS));
-    let rows = x.len().div_ceil(parts).next_multiple_of(STREAMS);
-    let mut partial = vec![T::ZERO; out.len() * parts];
-    partial.par_chunks_mut(out.len()).enumerate().for_each(|(part, sums)| {
-        let (first, last) = ((part * rows).min(x.len()), ((part + 1) * rows).min(x.len()));
-        sums.par_chunks_mut(COLUMNS).enumerate().for_each(|(block, sums)| {
-            add_block(sums, &x[first..last], weight.part(first..last, block * COLUMNS..block * COLUMNS + sums.len()));
-        });
+/// The sums of weighted rows. A task has some of the rows, and some of the columns where they are many.
+fn add_weighted<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>) {
+    let [d_in, d_out] = weight.shape();
+    let blocks = d_out.div_ceil(COLUMNS);
+    let parts = TASKS.div_ceil(blocks);
+    let length = d_in.div_ceil(parts).next_multiple_of(STREAMS);
+    let columns = |task: usize| (task % blocks) * COLUMNS..d_out.min((task % blocks + 1) * COLUMNS);
+    let sums = (0..parts * blocks).into_par_iter().map(|task| {
+        let part = task / blocks;
+        let rows = (part * length).min(d_in)..((part + 1) * length).min(d_in);
+        sums_of(x.part(0..x.shape()[0], rows.clone()), weight.part(rows, columns(task)))
     });
-    partial.chunks_exact(out.len()).for_each(|sums| add_to(out, sums));
+    let sums: Vec<Vec<T>> = sums.collect();
+    out.par_chunks_exact_mut(d_out).enumerate().for_each(|(row, out)| {
+        for (columns, sums) in sums.iter().enumerate().map(|(task, sums)| (columns(task), sums)) {
+            add_to(&mut out[columns.clone()], &sums[row * columns.len()..][..columns.len()]);
+        }
+    });
 }
 
-/// `sums += x weight` for a weight in whole rows, read from several places at once.
-fn add_block<T: Real>(sums: &mut [T], x: &[T], weight: Matrix<'_, T>) {
-    let stretch = x.len() / STREAMS;
+/// `x weight` for a weight in whole rows.
+fn sums_of<T: Real>(x: Matrix<'_, T>, weight: Matrix<'_, T>) -> Vec<T> {
+    let [d_in, d_out] = weight.shape();
+    let mut sums = vec![T::ZERO; x.shape()[0] * d_out];
+    let stretch = d_in / STREAMS;
     vectorised(
         #[inline(always)]
         || {
-            for first in 0..stretch {
-                let places: [usize; STREAMS] = std::array::from_fn(|stream| stream * stretch + first);
-                let (x, rows) = (places.map(|row| x[row]), places.map(|row| &weight.row(row)[..sums.len()]));
-                for (column, sum) in sums.iter_mut().enumerate() {
-                    let mut total = T::ZERO;
-                    for stream in 0..STREAMS {
-                        total += x[stream] * rows[stream][column];
-                    }
-                    *sum += total;
-                }
+            for first in (0..stretch).step_by(FOLLOWING) {
+                add_streams(&mut sums, x, weight, stretch, first..stretch.min(first + FOLLOWING));
             }
-            for (row, &x) in (STREAMS * stretch..).zip(&x[STREAMS * stretch..]) {
-                for (sum, &weight) in sums.iter_mut().zip(weight.row(row)) {
-                    *sum += x * weight;
+            for place in STREAMS * stretch..d_in {
+                for (row, sums) in sums.chunks_exact_mut(d_out).enumerate() {
+                    let x = x.row(row)[place];
+                    sums.iter_mut().zip(weight.row(place)).for_each(|(sum, &weight)| *sum += x * weight);
                 }
             }
         },
     );
+    sums
 }
 
-/// The products of `x` with every column; `columns` is the weight transposed. A task reads its columns from two places at
+/// What a row has for the streams: a number for each of the places that are added up, one set after the other.
+type Numbers<T> = [[T; STREAMS]; FOLLOWING];
+
+/// Adds the shares of rows of weights that are read at once: those at some places of every stretch.
+#[inline(always)]
+fn add_streams<T: Real>(sums: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>, stretch: usize, places: Range<usize>) {
+    let (rows, d_out, sets) = (x.shape()[0], weight.shape()[1], places.len());
+    let place = |set: usize, stream: usize| stream * stretch + places.start + set.min(sets - 1);
+    let weights: [[&[T]; STREAMS]; FOLLOWING] =
+        std::array::from_fn(|set| std::array::from_fn(|stream| weight.row(place(set, stream))));
+    let numbers = |row: usize| std::array::from_fn(|set| std::array::from_fn(|stream| x.row(row)[place(set, stream)]));
+    let numbers: [Numbers<T>; ROWS] = std::array::from_fn(|row| numbers(row.min(rows - 1)));
+    let weights = &weights[..sets];
+    for column in (0..d_out - d_out % TILE).step_by(TILE) {
+        let mut row = 0;
+        while row < rows {
+            row += match rows - row {
+                8.. => add_tile::<T, 8>(sums, d_out, [row, column], &numbers, weights),
+                4.. => add_tile::<T, 4>(sums, d_out, [row, column], &numbers, weights),
+                2.. => add_tile::<T, 2>(sums, d_out, [row, column], &numbers, weights),
+                _ => add_tile::<T, 1>(sums, d_out, [row, column], &numbers, weights),
+            };
+        }
+    }
+    for (numbers, sums) in numbers.iter().zip(sums.chunks_exact_mut(d_out)) {
+        for column in d_out - d_out % TILE..d_out {
+            for (numbers, weights) in numbers.iter().zip(weights) {
+                sums[column] += added_up(numbers, weights.map(|weights| weights[column]));
+            }
+        }
+    }
+}
+
+/// Adds to the sums of `R` rows and [`TILE`] columns. Returns how many rows that are.
+#[inline(always)]
+fn add_tile<T: Real, const R: usize>(
+    sums: &mut [T],
+    d_out: usize,
+    [row, column]: [usize; 2],
+    numbers: &[Numbers<T>; ROWS],
+    weights: &[[&[T]; STREAMS]],
+) -> usize {
+    let place = |tile: usize| (row + tile) * d_out + column;
+    let mut tile: [[T; TILE]; R] = std::array::from_fn(|tile| *tile_at(&sums[place(tile)..]));
+    for (set, weights) in weights.iter().enumerate() {
+        let weights = weights.map(|weights| tile_at(&weights[column..]));
+        for (tile, numbers) in tile.iter_mut().zip(&numbers[row..row + R]) {
+            let numbers = &numbers[set];
+            for (lane, sum) in tile.iter_mut().enumerate() {
+                *sum += added_up(numbers, weights.map(|weights| weights[lane]));
+            }
+        }
+    }
+    tile.iter().enumerate().for_each(|(i, tile)| sums[place(i)..place(i) + TILE].copy_from_slice(tile));
+    R
+}
+
+/// The first numbers, as many as a tile has columns.
+#[inline(always)]
+fn tile_at<T>(numbers: &[T]) -> &[T; TILE] {
+    numbers.first_chunk().unwrap_or_else(|| unreachable!("tiles end with the rows"))
+}
+
+/// The products of the streams, added up in their order.
+#[inline(always)]
+fn added_up<T: Real>(x: &[T; STREAMS], weights: [T; STREAMS]) -> T {
+    let mut total = x[0] * weights[0];
+    for stream in 1..STREAMS {
+        total += x[stream] * weights[stream];
+    }
+    total
+}
+
+/// The products of rows `x` with every column; `columns` is the weight transposed. A task reads its columns from two places at
 /// once, as rows are read.
-fn add_columns<T: Real>(out: &mut [T], x: &[T], columns: Matrix<'_, T>) {
-    let width = out.len().div_ceil(4 * TASKS);
-    out.par_chunks_mut(width).enumerate().for_each(|(task, out)| {
-        let (first, half) = (task * width, out.len() / 2);
+fn add_columns<T: Real>(out: &mut [T], x: Matrix<'_, T>, columns: Matrix<'_, T>) {
+    let d_out = columns.shape()[0];
+    let width = d_out.div_ceil(4 * TASKS);
+    by_columns(out, d_out, width).into_par_iter().enumerate().for_each(|(task, mut out)| {
+        let (first, length) = (task * width, out[0].len());
+        let half = length / 2;
         vectorised(
             #[inline(always)]
             || {
                 for i in 0..half {
-                    let [lower, upper] = products(x, [first + i, first + half + i].map(|column| columns.row(column)));
-                    out[i] += lower;
-                    out[half + i] += upper;
+                    let pair = [first + i, first + half + i].map(|column| columns.row(column));
+                    let mut row = 0;
+                    while row < out.len() {
+                        row += match out.len() - row {
+                            4.. => add_products_of::<T, 4>(&mut out[row..], [i, half + i], x, row, pair),
+                            _ => add_products_of::<T, 1>(&mut out[row..], [i, half + i], x, row, pair),
+                        };
+                    }
                 }
-                if let Some(last) = out.get_mut(2 * half) {
-                    *last += products(x, [columns.row(first + 2 * half); 2])[0];
+                if length > 2 * half {
+                    let last = [columns.row(first + 2 * half); 2];
+                    for (row, out) in out.iter_mut().enumerate() {
+                        out[2 * half] += products([x.row(row)], last)[0][0];
+                    }
                 }
             },
         );
     });
 }
 
-/// The products of `x` with two columns, each of which is summed as if it were alone.
-#[inline(always)]
-fn products<T: Real>(x: &[T], columns: [&[T]; 2]) -> [T; 2] {
-    let (x, x_rest) = x.as_chunks::<LANES>();
-    let [(first, first_rest), (second, second_rest)] = columns.map(<[T]>::as_chunks::<LANES>);
-    let (mut lower, mut upper) = ([T::ZERO; LANES], [T::ZERO; LANES]);
-    for ((x, first), second) in x.iter().zip(first).zip(second) {
-        add_products(&mut lower, x, first);
-        add_products(&mut upper, x, second);
+/// Rows of `d_out` numbers cut into strips of `width` columns, each with its part of every row.
+pub(super) fn by_columns<T>(out: &mut [T], d_out: usize, width: usize) -> Vec<Vec<&mut [T]>> {
+    let mut strips: Vec<Vec<&mut [T]>> = (0..d_out.div_ceil(width)).map(|_| Vec::new()).collect();
+    for row in out.chunks_exact_mut(d_out) {
+        strips.iter_mut().zip(row.chunks_mut(width)).for_each(|(strip, part)| strip.push(part));
     }
-    [with_rest(&lower, x_rest, first_rest), with_rest(&upper, x_rest, second_rest)]
+    strips
+}
+
+/// Adds the products of `R` rows, from number `row` on, with two columns. Returns how many rows that are.
+#[inline(always)]
+fn add_products_of<T: Real, const R: usize>(
+    out: &mut [&mut [T]],
+    places: [usize; 2],
+    x: Matrix<'_, T>,
+    row: usize,
+    columns: [&[T]; 2],
+) -> usize {
+    let found = products::<T, R>(std::array::from_fn(|i| x.row(row + i)), columns);
+    for (out, found) in out.iter_mut().zip(found) {
+        places.iter().zip(found).for_each(|(&place, found)| out[place] += found);
+    }
+    R
+}
+
+/// The products of rows with two columns, each of which is summed as if it were alone.
+#[inline(always)]
+fn products<T: Real, const R: usize>(x: [&[T]; R], columns: [&[T]; 2]) -> [[T; 2]; R] {
+    let [(first, first_rest), (second, second_rest)] = columns.map(<[T]>::as_chunks::<LANES>);
+    let x = x.map(<[T]>::as_chunks::<LANES>);
+    let mut sums = [[[T::ZERO; LANES]; 2]; R];
+    for (chunk, (first, second)) in first.iter().zip(second).enumerate() {
+        for (sums, (x, _)) in sums.iter_mut().zip(&x) {
+            add_products(&mut sums[0], &x[chunk], first);
+            add_products(&mut sums[1], &x[chunk], second);
+        }
+    }
+    let with_rests = |row: usize| {
+        let rest = x[row].1;
+        [with_rest(&sums[row][0], rest, first_rest), with_rest(&sums[row][1], rest, second_rest)]
+    };
+    std::array::from_fn(with_rests)
 }
 
 /// `sums += x weights` in each lane.
@@ -131,16 +257,45 @@ mod tests {
 
     #[test]
     fn rows_and_columns_of_every_length_equal_the_sums() {
-        for (d_in, d_out) in [(7, 3), (8, 70), (61, 4096), (17, 9000), (3, 1)] {
-            let x: Vec<f64> = (0..d_in).map(|i| (i % 5) as f64 - 2.0).collect();
+        for (rows, d_in, d_out) in
+            [(1, 7, 3), (1, 8, 70), (1, 61, 4096), (3, 17, 9000), (1, 3, 1), (2, 9, 5), (32, 13, 600), (5, 40, 4097)]
+        {
+            let x: Vec<f64> = (0..rows * d_in).map(|i| (i % 5) as f64 - 2.0).collect();
             let weight: Vec<f64> = (0..d_in * d_out).map(|i| (i % 7) as f64 - 3.0).collect();
             let at = |i, j, strides: [usize; 2]| weight[i * strides[0] + j * strides[1]];
             for strides in [[d_out, 1], [1, d_in]] {
-                let expected = (0..d_out).map(|j| 1.0 + (0..d_in).map(|i| x[i] * at(i, j, strides)).sum::<f64>());
-                let mut out = vec![1.0; d_out];
-                add_row(&mut out, &x, Matrix::new(&weight, 0, [d_in, d_out], strides.map(|s| s as isize)));
-                assert_eq!(out, expected.collect::<Vec<_>>());
+                let sum = |row: usize, j| 1.0 + (0..d_in).map(|i| x[row * d_in + i] * at(i, j, strides)).sum::<f64>();
+                let expected = (0..rows).flat_map(|row| (0..d_out).map(move |j| sum(row, j)));
+                let mut out = vec![1.0; rows * d_out];
+                let weight = Matrix::new(&weight, 0, [d_in, d_out], strides.map(|stride| stride as isize));
+                add_rows(&mut out, Matrix::rows(&x, d_in), weight);
+                assert_eq!(out, expected.collect::<Vec<_>>(), "{rows} rows, {d_in} to {d_out}");
             }
         }
+    }
+
+    #[test]
+    fn a_row_has_the_same_bits_whatever_rows_are_beside_it() {
+        let (rows, d_in, d_out) = (19, 101, 5000);
+        let numbers = |count: usize| (0..count).map(|i| (i as f32 * 0.37).sin()).collect::<Vec<_>>();
+        let (x, weight) = (numbers(rows * d_in), numbers(d_in * d_out));
+        for strides in [[d_out, 1], [1, d_in]] {
+            let weight = Matrix::new(&weight, 0, [d_in, d_out], strides.map(|stride| stride as isize));
+            let mut together = vec![0.0; rows * d_out];
+            add_rows(&mut together, Matrix::rows(&x, d_in), weight);
+            for (x, together) in x.chunks_exact(d_in).zip(together.chunks_exact(d_out)) {
+                let mut alone = vec![0.0; d_out];
+                add_rows(&mut alone, Matrix::rows(x, d_in), weight);
+                assert_eq!(alone, together);
+            }
+        }
+    }
+
+    #[test]
+    fn many_rows_and_small_weights_go_another_way() {
+        let values = [0.0f32; 1 << 16];
+        let weight = Matrix::rows(&values, 256);
+        assert!(are_long(32, &weight) && are_long(1, &weight.transposed()));
+        assert!(!are_long(33, &weight) && !are_long(1, &weight.part(0..255, 0..256)));
     }
 }

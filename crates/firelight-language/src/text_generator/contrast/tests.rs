@@ -54,7 +54,7 @@ fn an_amateur_counts_as_far_as_it_differs_and_is_strong() {
 
 #[test]
 fn every_way_of_continuing_has_the_amateur() {
-    let generator = generator().with_amateur(other(), amateur(5.0, 0.0)).unwrap();
+    let generator = generator().with_amateur(other(), amateur(100.0, 0.0)).unwrap();
     let greedy = GenerationOptions::new(TOKENS).greedy();
     let expected = generator.generate("abc", &greedy).unwrap();
     assert_ne!(expected, self::generator().generate("abc", &greedy).unwrap());
