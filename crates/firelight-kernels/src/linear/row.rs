@@ -109,8 +109,8 @@ fn add_streams<T: Real>(sums: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>,
     }
     for (numbers, sums) in numbers.iter().zip(sums.chunks_exact_mut(d_out)) {
         for column in d_out - d_out % TILE..d_out {
-            for (numbers, weights) in numbers.iter().zip(weights) {
-                sums[column] += added_up(numbers, weights.map(|weights| weights[column]));
+            for ([a, b, c, d], [first, second, third, fourth]) in numbers.iter().zip(weights) {
+                sums[column] += *a * first[column] + *b * second[column] + *c * third[column] + *d * fourth[column];
             }
         }
     }
@@ -125,35 +125,32 @@ fn add_tile<T: Real, const R: usize>(
     numbers: &[Numbers<T>; ROWS],
     weights: &[[&[T]; STREAMS]],
 ) -> usize {
-    let place = |tile: usize| (row + tile) * d_out + column;
-    let mut tile: [[T; TILE]; R] = std::array::from_fn(|tile| *tile_at(&sums[place(tile)..]));
-    for (set, weights) in weights.iter().enumerate() {
-        let weights = weights.map(|weights| tile_at(&weights[column..]));
-        for (tile, numbers) in tile.iter_mut().zip(&numbers[row..row + R]) {
-            let numbers = &numbers[set];
-            for (lane, sum) in tile.iter_mut().enumerate() {
-                *sum += added_up(numbers, weights.map(|weights| weights[lane]));
+    let place = row * d_out + column;
+    let mut tile = [[T::ZERO; TILE]; R];
+    for (row, tile) in tile.iter_mut().enumerate() {
+        tile.copy_from_slice(&sums[place + row * d_out..][..TILE]);
+    }
+    let numbers = &numbers[row..row + R];
+    for (set, [first, second, third, fourth]) in weights.iter().enumerate() {
+        let (first, second) = (tile_at(first, column), tile_at(second, column));
+        let (third, fourth) = (tile_at(third, column), tile_at(fourth, column));
+        for (row, tile) in tile.iter_mut().enumerate() {
+            let [a, b, c, d] = numbers[row][set];
+            for lane in 0..TILE {
+                tile[lane] += a * first[lane] + b * second[lane] + c * third[lane] + d * fourth[lane];
             }
         }
     }
-    tile.iter().enumerate().for_each(|(i, tile)| sums[place(i)..place(i) + TILE].copy_from_slice(tile));
+    for (row, tile) in tile.iter().enumerate() {
+        sums[place + row * d_out..][..TILE].copy_from_slice(tile);
+    }
     R
 }
 
-/// The first numbers, as many as a tile has columns.
+/// The numbers of a tile's columns.
 #[inline(always)]
-fn tile_at<T>(numbers: &[T]) -> &[T; TILE] {
-    numbers.first_chunk().unwrap_or_else(|| unreachable!("tiles end with the rows"))
-}
-
-/// The products of the streams, added up in their order.
-#[inline(always)]
-fn added_up<T: Real>(x: &[T; STREAMS], weights: [T; STREAMS]) -> T {
-    let mut total = x[0] * weights[0];
-    for stream in 1..STREAMS {
-        total += x[stream] * weights[stream];
-    }
-    total
+fn tile_at<T>(numbers: &[T], column: usize) -> &[T; TILE] {
+    numbers[column..].first_chunk().unwrap_or_else(|| unreachable!("tiles end with the rows"))
 }
 
 /// The products of rows `x` with every column; `columns` is the weight transposed. A task reads its columns from two places at
@@ -169,19 +166,15 @@ fn add_columns<T: Real>(out: &mut [T], x: Matrix<'_, T>, columns: Matrix<'_, T>)
             || {
                 for i in 0..half {
                     let pair = [first + i, first + half + i].map(|column| columns.row(column));
-                    let mut row = 0;
-                    while row < out.len() {
-                        row += match out.len() - row {
-                            4.. => add_products_of::<T, 4>(&mut out[row..], [i, half + i], x, row, pair),
-                            _ => add_products_of::<T, 1>(&mut out[row..], [i, half + i], x, row, pair),
-                        };
+                    for (row, out) in out.iter_mut().enumerate() {
+                        let [lower, upper] = products(x.row(row), pair);
+                        out[i] += lower;
+                        out[half + i] += upper;
                     }
                 }
                 if length > 2 * half {
                     let last = [columns.row(first + 2 * half); 2];
-                    for (row, out) in out.iter_mut().enumerate() {
-                        out[2 * half] += products([x.row(row)], last)[0][0];
-                    }
+                    out.iter_mut().enumerate().for_each(|(row, out)| out[2 * half] += products(x.row(row), last)[0]);
                 }
             },
         );
@@ -197,39 +190,17 @@ pub(super) fn by_columns<T>(out: &mut [T], d_out: usize, width: usize) -> Vec<Ve
     strips
 }
 
-/// Adds the products of `R` rows, from number `row` on, with two columns. Returns how many rows that are.
+/// The products of `x` with two columns, each of which is summed as if it were alone.
 #[inline(always)]
-fn add_products_of<T: Real, const R: usize>(
-    out: &mut [&mut [T]],
-    places: [usize; 2],
-    x: Matrix<'_, T>,
-    row: usize,
-    columns: [&[T]; 2],
-) -> usize {
-    let found = products::<T, R>(std::array::from_fn(|i| x.row(row + i)), columns);
-    for (out, found) in out.iter_mut().zip(found) {
-        places.iter().zip(found).for_each(|(&place, found)| out[place] += found);
-    }
-    R
-}
-
-/// The products of rows with two columns, each of which is summed as if it were alone.
-#[inline(always)]
-fn products<T: Real, const R: usize>(x: [&[T]; R], columns: [&[T]; 2]) -> [[T; 2]; R] {
+fn products<T: Real>(x: &[T], columns: [&[T]; 2]) -> [T; 2] {
+    let (x, x_rest) = x.as_chunks::<LANES>();
     let [(first, first_rest), (second, second_rest)] = columns.map(<[T]>::as_chunks::<LANES>);
-    let x = x.map(<[T]>::as_chunks::<LANES>);
-    let mut sums = [[[T::ZERO; LANES]; 2]; R];
-    for (chunk, (first, second)) in first.iter().zip(second).enumerate() {
-        for (sums, (x, _)) in sums.iter_mut().zip(&x) {
-            add_products(&mut sums[0], &x[chunk], first);
-            add_products(&mut sums[1], &x[chunk], second);
-        }
+    let (mut lower, mut upper) = ([T::ZERO; LANES], [T::ZERO; LANES]);
+    for ((x, first), second) in x.iter().zip(first).zip(second) {
+        add_products(&mut lower, x, first);
+        add_products(&mut upper, x, second);
     }
-    let with_rests = |row: usize| {
-        let rest = x[row].1;
-        [with_rest(&sums[row][0], rest, first_rest), with_rest(&sums[row][1], rest, second_rest)]
-    };
-    std::array::from_fn(with_rests)
+    [with_rest(&lower, x_rest, first_rest), with_rest(&upper, x_rest, second_rest)]
 }
 
 /// `sums += x weights` in each lane.
