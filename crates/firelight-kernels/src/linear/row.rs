@@ -33,7 +33,8 @@ const LANES: usize = 16;
 /// Whether [`add_rows`] serves so many rows and a weight: they are few, and it is large and lies in whole rows or whole columns.
 pub(super) fn are_long<T: Real>(rows: usize, weight: &Matrix<'_, T>) -> bool {
     let [d_in, d_out] = weight.shape();
-    rows <= ROWS && d_in * d_out >= PARALLEL && (weight.has_whole_rows() || weight.transposed().has_whole_rows())
+    let lies_whole = weight.has_whole_rows() || weight.transposed().has_whole_rows();
+    (1..=ROWS).contains(&rows) && d_in * d_out >= PARALLEL && lies_whole
 }
 
 /// `out += x weight`, for `x` in whole rows.
@@ -267,6 +268,6 @@ mod tests {
         let values = [0.0f32; 1 << 16];
         let weight = Matrix::rows(&values, 256);
         assert!(are_long(32, &weight) && are_long(1, &weight.transposed()));
-        assert!(!are_long(33, &weight) && !are_long(1, &weight.part(0..255, 0..256)));
+        assert!(!are_long(0, &weight) && !are_long(33, &weight) && !are_long(1, &weight.part(0..255, 0..256)));
     }
 }
