@@ -69,7 +69,7 @@ fn print_all(lines: Vec<String>) {
 fn loop_costs(generator: &TextGenerator, tokens: usize) -> Result<Vec<String>, GenerationError> {
     let (model, tokenizer) = (generator.model(), generator.tokenizer());
     let greedy = GenerationOptions::new(tokens).greedy();
-    let constraint = Constraint::regex("([a-z]+ )+[a-z]+", tokenizer)?;
+    let constraint = Constraint::regex("[a-z]+", tokenizer)?;
     let constrained = Processing { constraint: Some(constraint), ..Processing::default() };
     let ways = [
         ("greedy", greedy.clone()),
