@@ -5,8 +5,11 @@ use crate::flex::{Matrix, Real, add_to, halve, vectorised};
 use rayon::prelude::*;
 use std::ops::Range;
 
-/// Rows that are multiplied this way, at most. With more of them a product that packs the weight first is as fast.
+/// Rows that are multiplied with a weight in whole rows this way, at most. With more of them a product that packs the weight is as fast.
 const ROWS: usize = 32;
+
+/// The same for a weight in whole columns, whose product needs no packing: see [`multiply_few`](super::few::multiply_few).
+const ROWS_FOR_COLUMNS: usize = 5;
 
 /// Weights that pay for a second thread.
 const PARALLEL: usize = 1 << 16;
@@ -33,8 +36,12 @@ const LANES: usize = 16;
 /// Whether [`add_rows`] serves so many rows and a weight: they are few, and it is large and lies in whole rows or whole columns.
 pub(super) fn are_long<T: Real>(rows: usize, weight: &Matrix<'_, T>) -> bool {
     let [d_in, d_out] = weight.shape();
-    let lies_whole = weight.has_whole_rows() || weight.transposed().has_whole_rows();
-    (1..=ROWS).contains(&rows) && d_in * d_out >= PARALLEL && lies_whole
+    let most = match weight.has_whole_rows() {
+        true => ROWS,
+        false if weight.transposed().has_whole_rows() => ROWS_FOR_COLUMNS,
+        false => 0,
+    };
+    (1..=most).contains(&rows) && d_in * d_out >= PARALLEL
 }
 
 /// `out += x weight`, for `x` in whole rows.
@@ -158,6 +165,7 @@ fn tile_at<T>(numbers: &[T], column: usize) -> &[T; TILE] {
 /// once, as rows are read.
 fn add_columns<T: Real>(out: &mut [T], x: Matrix<'_, T>, columns: Matrix<'_, T>) {
     let d_out = columns.shape()[0];
+    let rows: Vec<&[T]> = (0..x.shape()[0]).map(|row| x.row(row)).collect();
     let width = d_out.div_ceil(4 * TASKS);
     by_columns(out, d_out, width).into_par_iter().enumerate().for_each(|(task, mut out)| {
         let (first, length) = (task * width, out[0].len());
@@ -167,15 +175,15 @@ fn add_columns<T: Real>(out: &mut [T], x: Matrix<'_, T>, columns: Matrix<'_, T>)
             || {
                 for i in 0..half {
                     let pair = [first + i, first + half + i].map(|column| columns.row(column));
-                    for (row, out) in out.iter_mut().enumerate() {
-                        let [lower, upper] = products(x.row(row), pair);
+                    for (x, out) in rows.iter().zip(&mut out) {
+                        let [lower, upper] = products(x, pair);
                         out[i] += lower;
                         out[half + i] += upper;
                     }
                 }
                 if length > 2 * half {
                     let last = [columns.row(first + 2 * half); 2];
-                    out.iter_mut().enumerate().for_each(|(row, out)| out[2 * half] += products(x.row(row), last)[0]);
+                    rows.iter().zip(&mut out).for_each(|(x, out)| out[2 * half] += products(x, last)[0]);
                 }
             },
         );
@@ -268,6 +276,7 @@ mod tests {
         let values = [0.0f32; 1 << 16];
         let weight = Matrix::rows(&values, 256);
         assert!(are_long(32, &weight) && are_long(1, &weight.transposed()));
+        assert!(are_long(5, &weight.transposed()) && !are_long(6, &weight.transposed()));
         assert!(!are_long(0, &weight) && !are_long(33, &weight) && !are_long(1, &weight.part(0..255, 0..256)));
     }
 }
