@@ -10,7 +10,7 @@ fn a_compressed_past_changes_the_text_once_something_is_old() {
         firelight(generate(&model().dir, &arguments)).succeeds().stdout
     };
     assert_eq!(written(&["--compress-past", "100000"]), written(&[]));
-    assert_ne!(written(&["--compress-past", "1", "--compress-rate", "8"]), written(&[]));
+    assert_ne!(written(&["--compress-past", "1", "--compress-rate", "2"]), written(&[]));
 }
 
 #[test]
