@@ -77,8 +77,12 @@ fn sums_of<T: Real>(x: Matrix<'_, T>, weight: Matrix<'_, T>) -> Vec<T> {
     vectorised(
         #[inline(always)]
         || {
-            for first in (0..stretch).step_by(FOLLOWING) {
-                add_streams(&mut sums, x, weight, stretch, first..stretch.min(first + FOLLOWING));
+            if x.shape()[0] == 1 {
+                (0..stretch).for_each(|first| add_places(&mut sums, x.row(0), weight, stretch, first));
+            } else {
+                for first in (0..stretch).step_by(FOLLOWING) {
+                    add_streams(&mut sums, x, weight, stretch, first..stretch.min(first + FOLLOWING));
+                }
             }
             for place in STREAMS * stretch..d_in {
                 for (row, sums) in sums.chunks_exact_mut(d_out).enumerate() {
@@ -89,6 +93,20 @@ fn sums_of<T: Real>(x: Matrix<'_, T>, weight: Matrix<'_, T>) -> Vec<T> {
         },
     );
     sums
+}
+
+/// Adds the shares of one place of every stretch to the sums of a single row, which needs no tiles, in the same order.
+#[inline(always)]
+fn add_places<T: Real>(sums: &mut [T], x: &[T], weight: Matrix<'_, T>, stretch: usize, first: usize) {
+    let places: [usize; STREAMS] = std::array::from_fn(|stream| stream * stretch + first);
+    let (x, rows) = (places.map(|row| x[row]), places.map(|row| &weight.row(row)[..sums.len()]));
+    for (column, sum) in sums.iter_mut().enumerate() {
+        let mut total = x[0] * rows[0][column];
+        for stream in 1..STREAMS {
+            total += x[stream] * rows[stream][column];
+        }
+        *sum += total;
+    }
 }
 
 /// What a row has for the streams: a number for each of the places that are added up, one set after the other.
