@@ -82,6 +82,20 @@ pub(crate) fn is_fused_on_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {
     kernels_of(tensor) == Some(Kernels::Cpu)
 }
 
+/// As [`is_fused`], for an operation whose kernels for the CPU read and write half precision, too, and compute in `f32`.
+#[cfg(feature = "extension")]
+pub(crate) fn is_fused_in_any_type<const D: usize>(tensor: &Tensor<D>) -> bool {
+    is_fused(tensor) || is_fused_on_cpu_in_any_type(tensor)
+}
+
+/// The same where there are kernels for the CPU alone.
+#[cfg(feature = "extension")]
+pub(crate) fn is_fused_on_cpu_in_any_type<const D: usize>(tensor: &Tensor<D>) -> bool {
+    let is_half = matches!(tensor.dtype(), DType::F16 | DType::BF16);
+    let dtype = if is_half { DType::F32 } else { tensor.dtype() };
+    kernels(&tensor.device(), dtype) == Some(Kernels::Cpu) && tensor.shape().num_elements() > 0
+}
+
 /// Whether there are kernels for the CPU that `tensor` lies on, whatever its type, and something to do.
 #[cfg(feature = "flex")]
 pub(crate) fn has_kernels_of_the_cpu<const D: usize>(tensor: &Tensor<D>) -> bool {

@@ -1,7 +1,7 @@
 //! Activation functions on the flex backend: vectorised, in parallel over blocks.
 
 use super::{Activation, ActivationExtension, ActivationKernel};
-use crate::flex::{Real, contiguous, filled, for_each_block, values, vectorised};
+use crate::flex::{Number, Real, contiguous, filled, for_each_block, values, vectorised, with_number};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI};
@@ -39,7 +39,7 @@ macro_rules! with_function {
 pub(crate) use with_function;
 
 fn forward<F: Elementwise>(x: FlexTensor) -> FlexTensor {
-    fn map<T: Real, F: Elementwise>(x: FlexTensor) -> FlexTensor {
+    fn map<T: Number, F: Elementwise>(x: FlexTensor) -> FlexTensor {
         let x = contiguous(x);
         let numbers = values::<T>(&x);
         let out = filled(numbers.len(), |out| {
@@ -48,8 +48,8 @@ fn forward<F: Elementwise>(x: FlexTensor) -> FlexTensor {
                 vectorised(
                     #[inline(always)]
                     || {
-                        for (out, &x) in out.iter_mut().zip(x) {
-                            *out = F::value(x);
+                        for (out, x) in out.iter_mut().zip(x) {
+                            *out = T::round(F::value(x.widen()));
                         }
                     },
                 );
@@ -57,11 +57,11 @@ fn forward<F: Elementwise>(x: FlexTensor) -> FlexTensor {
         });
         T::tensor(out, x.layout().shape().clone())
     }
-    if crate::flex::is_double(&x) { map::<f64, F>(x) } else { map::<f32, F>(x) }
+    with_number!(x, map[F](x))
 }
 
 fn backward<F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-    fn map<T: Real, F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    fn map<T: Number, F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
         let (x, grad) = (contiguous(x), contiguous(grad));
         let (numbers, grads) = (values::<T>(&x), values::<T>(&grad));
         let out = filled(numbers.len(), |out| {
@@ -70,8 +70,8 @@ fn backward<F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
                 vectorised(
                     #[inline(always)]
                     || {
-                        for ((out, &x), &grad) in out.iter_mut().zip(x).zip(grad) {
-                            *out = grad * F::value_and_slope(x).1;
+                        for ((out, x), grad) in out.iter_mut().zip(x).zip(grad) {
+                            *out = T::round(grad.widen() * F::value_and_slope(x.widen()).1);
                         }
                     },
                 );
@@ -79,7 +79,7 @@ fn backward<F: Elementwise>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
         });
         T::tensor(out, x.layout().shape().clone())
     }
-    if crate::flex::is_double(&x) { map::<f64, F>(x, grad) } else { map::<f32, F>(x, grad) }
+    with_number!(x, map[F](x, grad))
 }
 
 /// A function and its derivative, inlined into the loops over tensors.

@@ -2,7 +2,7 @@
 //! normalised.
 
 use super::{AddNormExtension, AddNormKernel, NormOfSum};
-use crate::flex::{Real, contiguous, filled, for_each_pair_of_blocks, values, vectorised, with_real};
+use crate::flex::{Number, Real, contiguous, filled, for_each_pair_of_blocks, values, vectorised, with_number};
 use crate::layer_norm::flex::normalise as normalise_layer;
 use crate::optional::OptionalFloat;
 use crate::rms_norm::flex::normalise as normalise_rms;
@@ -29,11 +29,11 @@ impl AddNormKernel for Flex {
         beta: Option<FlexTensor>,
         norm: NormOfSum,
     ) -> [FlexTensor; 2] {
-        with_real!(x, sum_and_norm(x, branch, gamma, beta, norm))
+        with_number!(x, sum_and_norm(x, branch, gamma, beta, norm))
     }
 }
 
-fn sum_and_norm<T: Real>(
+fn sum_and_norm<T: Number>(
     x: FlexTensor,
     branch: FlexTensor,
     gamma: FlexTensor,
@@ -43,7 +43,7 @@ fn sum_and_norm<T: Real>(
     let ([x, branch, gamma], beta) = ([x, branch, gamma].map(contiguous), beta.map(contiguous));
     let shape = x.layout().shape().clone();
     let [x, branch, gamma] = [&x, &branch, &gamma].map(values::<T>);
-    let zeros = vec![T::ZERO; gamma.len()];
+    let zeros = vec![T::round(T::Sum::ZERO); gamma.len()];
     let beta = beta.as_ref().map_or(zeros.as_slice(), values);
     let mut normed = Vec::new();
     let sum = filled(x.len(), |sum| {
@@ -57,7 +57,7 @@ fn sum_and_norm<T: Real>(
     [T::tensor(sum, shape.clone()), T::tensor(normed, shape)]
 }
 
-fn add_rows<T: Real>(
+fn add_rows<T: Number>(
     sum: &mut [T],
     normed: &mut [T],
     [x, branch]: [&[T]; 2],
@@ -70,12 +70,12 @@ fn add_rows<T: Real>(
         || {
             let outputs = sum.chunks_exact_mut(width).zip(normed.chunks_exact_mut(width));
             for ((sum, normed), (x, branch)) in outputs.zip(x.chunks_exact(width).zip(branch.chunks_exact(width))) {
-                for ((sum, &x), &branch) in sum.iter_mut().zip(x).zip(branch) {
-                    *sum = x + branch;
+                for ((sum, x), branch) in sum.iter_mut().zip(x).zip(branch) {
+                    *sum = T::round(x.widen() + branch.widen());
                 }
                 match norm {
-                    NormOfSum::Layer { epsilon } => normalise_layer(normed, sum, gamma, beta, T::of(epsilon)),
-                    NormOfSum::Rms { epsilon } => normalise_rms(normed, sum, gamma, T::of(epsilon)),
+                    NormOfSum::Layer { epsilon } => normalise_layer(normed, sum, gamma, beta, Real::of(epsilon)),
+                    NormOfSum::Rms { epsilon } => normalise_rms(normed, sum, gamma, Real::of(epsilon)),
                 }
             }
         },

@@ -45,7 +45,7 @@ pub fn add_layer_norm<const D: usize>(
     check("add_layer_norm", &x, &branch);
     crate::layer_norm::check("add_layer_norm", &x, &gamma, beta.as_ref());
     #[cfg(feature = "flex")]
-    if crate::path::log_path("add_layer_norm", crate::path::is_fused_on_cpu(&x)) {
+    if crate::path::log_path("add_layer_norm", crate::path::is_fused_on_cpu_in_any_type(&x)) {
         return extension::add_norm(x, branch, gamma, beta, NormOfSum::Layer { epsilon });
     }
     let sum = x + branch;
@@ -68,7 +68,7 @@ pub fn add_rms_norm<const D: usize>(
     check("add_rms_norm", &x, &branch);
     crate::rms_norm::check("add_rms_norm", &x, &gamma);
     #[cfg(feature = "flex")]
-    if crate::path::log_path("add_rms_norm", crate::path::is_fused_on_cpu(&x)) {
+    if crate::path::log_path("add_rms_norm", crate::path::is_fused_on_cpu_in_any_type(&x)) {
         return extension::add_norm(x, branch, gamma, None, NormOfSum::Rms { epsilon });
     }
     let sum = x + branch;

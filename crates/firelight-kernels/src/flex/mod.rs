@@ -5,6 +5,7 @@
 //! blocks: two runs give the same bits, on one thread or many.
 
 pub(crate) mod dropout;
+pub(crate) mod halves;
 mod number;
 mod product;
 mod real;
@@ -107,7 +108,7 @@ pub(crate) fn for_each_block<T: Number>(out: &mut [T], width: usize, body: impl 
 }
 
 /// As [`for_each_block`], for two buffers, with the index of the first element.
-pub(crate) fn for_each_pair_of_blocks<T: Real>(
+pub(crate) fn for_each_pair_of_blocks<T: Number>(
     a: &mut [T],
     b: &mut [T],
     width: usize,
@@ -119,6 +120,15 @@ pub(crate) fn for_each_pair_of_blocks<T: Real>(
     }
     let pairs = a.par_chunks_mut(block).zip(b.par_chunks_mut(block)).enumerate();
     pairs.for_each(|(index, (a, b))| body(index * block, a, b));
+}
+
+/// Rows of `d_out` numbers cut into strips of `width` columns, each with its part of every row.
+pub(crate) fn by_columns<T>(out: &mut [T], d_out: usize, width: usize) -> Vec<Vec<&mut [T]>> {
+    let mut strips: Vec<Vec<&mut [T]>> = (0..d_out.div_ceil(width)).map(|_| Vec::new()).collect();
+    for row in out.chunks_exact_mut(d_out) {
+        strips.iter_mut().zip(row.chunks_mut(width)).for_each(|(strip, part)| strip.push(part));
+    }
+    strips
 }
 
 /// The sum over blocks of rows of what `partial` computes for `first row, end row`: vectors of one length, made in
@@ -158,20 +168,20 @@ const LANES: usize = 32;
 /// # Panics
 /// If the rows differ in length.
 #[inline(always)]
-pub(crate) fn sum<T: Real, const N: usize>(rows: [&[T]; N], term: impl Fn([T; N]) -> T) -> T {
+pub(crate) fn sum<T: Number, const N: usize>(rows: [&[T]; N], term: impl Fn([T::Sum; N]) -> T::Sum) -> T::Sum {
     assert!(rows.iter().all(|row| row.len() == rows[0].len()), "a sum over rows of several lengths");
     let rows = rows.map(<[T]>::as_chunks::<LANES>);
-    let mut lanes = [T::ZERO; LANES];
+    let mut lanes = [T::Sum::ZERO; LANES];
     for chunk in 0..rows[0].0.len() {
         let chunks = rows.map(|(chunks, _)| &chunks[chunk]);
         for (lane, sum) in lanes.iter_mut().enumerate() {
-            *sum += term(chunks.map(|chunk| chunk[lane]));
+            *sum += term(chunks.map(|chunk| chunk[lane].widen()));
         }
     }
     // In an array of its own, for the lanes of the loop above stay in registers only if no index into them is unknown.
-    let mut rest = [T::ZERO; LANES];
+    let mut rest = [T::Sum::ZERO; LANES];
     for (column, sum) in rest[..rows[0].1.len()].iter_mut().enumerate() {
-        *sum = term(rows.map(|(_, rest)| rest[column]));
+        *sum = term(rows.map(|(_, rest)| rest[column].widen()));
     }
     add_to(&mut lanes, &rest);
     halve(lanes)
@@ -216,6 +226,20 @@ macro_rules! with_real {
     };
 }
 pub(crate) use with_real;
+
+/// The same for a function of any [`Number`], and of further types in brackets.
+macro_rules! with_number {
+    ($tensor:expr, $function:ident $([$type:ident])? ($($argument:expr),* $(,)?)) => {{
+        use burn::tensor::{DType, bf16, f16};
+        match $tensor.dtype() {
+            DType::F64 => $function::<f64 $(, $type)?>($($argument),*),
+            DType::F16 => $function::<f16 $(, $type)?>($($argument),*),
+            DType::BF16 => $function::<bf16 $(, $type)?>($($argument),*),
+            _ => $function::<f32 $(, $type)?>($($argument),*),
+        }
+    }};
+}
+pub(crate) use with_number;
 
 /// Whether the tensor holds `f64`; else it holds `f32`.
 pub(crate) fn is_double(tensor: &FlexTensor) -> bool {

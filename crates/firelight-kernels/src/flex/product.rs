@@ -1,6 +1,6 @@
 //! Matrix products on views, through the `gemm` crate that Burn's flex backend multiplies with.
 
-use super::Real;
+use super::{Number, Real};
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ unsafe impl<T: Sync> Send for Matrix<'_, T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Matrix<'_, T> {}
 
-impl<'a, T: Real> Matrix<'a, T> {
+impl<'a, T: Number> Matrix<'a, T> {
     /// The matrix of shape `[rows, columns]` that begins at `values[offset]`.
     ///
     /// # Panics
@@ -53,6 +53,16 @@ impl<'a, T: Real> Matrix<'a, T> {
         assert!(row < self.rows && self.strides[1] == 1, "a row that a matrix does not have");
         // SAFETY: the constructor checked that every element lies in the buffer, and these are some of them.
         unsafe { std::slice::from_raw_parts(self.first.offset(row as isize * self.strides[0]), self.columns) }
+    }
+
+    /// An element.
+    ///
+    /// # Panics
+    /// If there is no such element.
+    pub(crate) fn at(&self, row: usize, column: usize) -> T {
+        assert!(row < self.rows && column < self.columns, "an element that a matrix does not have");
+        // SAFETY: the constructor checked that every element lies in the buffer, and this is one of them.
+        unsafe { *self.first.offset(row as isize * self.strides[0] + column as isize * self.strides[1]) }
     }
 
     /// Some of the rows and columns.

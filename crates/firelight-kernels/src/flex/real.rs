@@ -10,7 +10,7 @@ use std::ops::{Add, AddAssign, Div, Mul, MulAssign, Neg, Sub};
 
 /// A floating point number that the fast paths compute with.
 pub(crate) trait Real:
-    Number
+    Number<Sum = Self>
     + Debug
     + Default
     + PartialOrd

@@ -2,7 +2,9 @@
 
 use super::{GatedExtension, GatedKernel};
 use crate::activation::{Activation, Elementwise, with_function};
-use crate::flex::{Real, contiguous, filled, for_each_block, for_each_pair_of_blocks, is_double, values, vectorised};
+use crate::flex::{
+    Number, contiguous, filled, for_each_block, for_each_pair_of_blocks, values, vectorised, with_number,
+};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 
@@ -23,10 +25,10 @@ impl GatedKernel for Flex {
 }
 
 fn forward<F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
-    if is_double(&gate) { product::<f64, F>(gate, up) } else { product::<f32, F>(gate, up) }
+    with_number!(gate, product[F](gate, up))
 }
 
-fn product<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
+fn product<T: Number, F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTensor {
     let (gate, up) = (contiguous(gate), contiguous(up));
     let (gates, ups) = (values::<T>(&gate), values::<T>(&up));
     let out = filled(gates.len(), |out| {
@@ -35,8 +37,8 @@ fn product<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTen
             vectorised(
                 #[inline(always)]
                 || {
-                    for ((out, &gate), &up) in out.iter_mut().zip(gates).zip(ups) {
-                        *out = F::value(gate) * up;
+                    for ((out, gate), up) in out.iter_mut().zip(gates).zip(ups) {
+                        *out = T::round(F::value(gate.widen()) * up.widen());
                     }
                 },
             );
@@ -46,11 +48,11 @@ fn product<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor) -> FlexTen
 }
 
 fn backward<F: Elementwise>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
-    if is_double(&gate) { slopes::<f64, F>(gate, up, grad) } else { slopes::<f32, F>(gate, up, grad) }
+    with_number!(gate, slopes[F](gate, up, grad))
 }
 
 /// `d_gate = grad up kind'(gate)` and `d_up = grad kind(gate)`.
-fn slopes<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
+fn slopes<T: Number, F: Elementwise>(gate: FlexTensor, up: FlexTensor, grad: FlexTensor) -> [FlexTensor; 2] {
     let [gate, up, grad] = [gate, up, grad].map(contiguous);
     let [gates, ups, grads] = [&gate, &up, &grad].map(values::<T>);
     let mut d_up = Vec::new();
@@ -63,9 +65,10 @@ fn slopes<T: Real, F: Elementwise>(gate: FlexTensor, up: FlexTensor, grad: FlexT
                     #[inline(always)]
                     || {
                         for i in 0..d_gate.len().min(d_up.len()).min(gates.len()).min(ups.len()).min(grads.len()) {
-                            let (value, slope) = F::value_and_slope(gates[i]);
-                            d_gate[i] = grads[i] * ups[i] * slope;
-                            d_up[i] = grads[i] * value;
+                            let (value, slope) = F::value_and_slope(gates[i].widen());
+                            let grad = grads[i].widen();
+                            d_gate[i] = T::round(grad * ups[i].widen() * slope);
+                            d_up[i] = T::round(grad * value);
                         }
                     },
                 );

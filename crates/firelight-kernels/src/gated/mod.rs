@@ -39,11 +39,7 @@ pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tens
     assert!(gate.dims() == up.dims(), "gated: gate {:?} and up {:?} differ", gate.dims(), up.dims());
     crate::path::check_types("gated", &[("gate", Some(gate.dtype())), ("up", Some(up.dtype()))]);
     #[cfg(feature = "flex")]
-    if crate::half::is_half(&gate) {
-        return crate::half::in_single(gate, |gate| gated(gate, crate::half::widen(up), kind));
-    }
-    #[cfg(feature = "flex")]
-    if crate::path::log_path("gated", crate::path::is_fused_on_cpu(&gate)) {
+    if crate::path::log_path("gated", crate::path::is_fused_on_cpu_in_any_type(&gate)) {
         return extension::gated(gate, up, kind);
     }
     reference::gated(gate, up, kind)

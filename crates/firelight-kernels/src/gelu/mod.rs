@@ -25,11 +25,7 @@ pub enum GeluForm {
 /// - any; the output has the shape of `x`
 pub fn gelu<const D: usize>(x: Tensor<D>, form: GeluForm) -> Tensor<D> {
     #[cfg(feature = "flex")]
-    if crate::half::is_half(&x) {
-        return crate::half::in_single(x, |x| gelu(x, form));
-    }
-    #[cfg(feature = "flex")]
-    if crate::path::log_path("gelu", crate::path::is_fused_on_cpu(&x)) {
+    if crate::path::log_path("gelu", crate::path::is_fused_on_cpu_in_any_type(&x)) {
         return activate(x, form.activation());
     }
     reference::gelu(x, form)

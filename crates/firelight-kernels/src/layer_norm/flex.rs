@@ -1,7 +1,9 @@
 //! Layer normalisation on the flex backend: a row is read once from memory for all of its passes.
 
 use super::{LayerNormExtension, LayerNormKernel};
-use crate::flex::{Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_real};
+use crate::flex::{
+    Number, Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_number,
+};
 use crate::optional::OptionalFloat;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
@@ -15,27 +17,27 @@ impl LayerNormExtension for Flex {
 
 impl LayerNormKernel for Flex {
     fn forward(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, epsilon: f64) -> FlexTensor {
-        with_real!(x, forward(x, gamma, beta, epsilon))
+        with_number!(x, forward(x, gamma, beta, epsilon))
     }
 
     fn backward(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 3] {
-        with_real!(x, backward(x, gamma, grad, epsilon))
+        with_number!(x, backward(x, gamma, grad, epsilon))
     }
 }
 
 /// The mean of a row, and one over the root of its variance plus epsilon.
 #[inline(always)]
-fn statistics<T: Real>(row: &[T], epsilon: T) -> (T, T) {
-    let count = T::of(row.len() as f64);
+fn statistics<T: Number>(row: &[T], epsilon: T::Sum) -> (T::Sum, T::Sum) {
+    let count = T::Sum::of(row.len() as f64);
     let mean = sum([row], |[x]| x) / count;
     let variance = sum([row], |[x]| (x - mean) * (x - mean)) / count;
-    (mean, T::ONE / (variance + epsilon).sqrt())
+    (mean, T::Sum::ONE / (variance + epsilon).sqrt())
 }
 
-fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, epsilon: f64) -> FlexTensor {
+fn forward<T: Number>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, epsilon: f64) -> FlexTensor {
     let (x, gamma, beta) = (contiguous(x), contiguous(gamma), beta.map(contiguous));
     let (numbers, gamma) = (values::<T>(&x), values::<T>(&gamma));
-    let zeros = vec![T::ZERO; gamma.len()];
+    let zeros = vec![T::round(T::Sum::ZERO); gamma.len()];
     let beta = beta.as_ref().map_or(zeros.as_slice(), values);
     let width = gamma.len();
     let out = filled(numbers.len(), |out| {
@@ -45,7 +47,7 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, 
                 #[inline(always)]
                 || {
                     for (out, x) in out.chunks_exact_mut(width).zip(rows.clone()) {
-                        normalise(out, x, gamma, beta, T::of(epsilon));
+                        normalise(out, x, gamma, beta, Real::of(epsilon));
                     }
                 },
             );
@@ -56,17 +58,17 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, 
 
 /// Normalises a row.
 #[inline(always)]
-pub(crate) fn normalise<T: Real>(out: &mut [T], x: &[T], gamma: &[T], beta: &[T], epsilon: T) {
+pub(crate) fn normalise<T: Number>(out: &mut [T], x: &[T], gamma: &[T], beta: &[T], epsilon: T::Sum) {
     let (mean, scale) = statistics(x, epsilon);
-    for (((out, &x), &gamma), &beta) in out.iter_mut().zip(x).zip(gamma).zip(beta) {
-        *out = (x - mean) * scale * gamma + beta;
+    for (((out, x), gamma), beta) in out.iter_mut().zip(x).zip(gamma).zip(beta) {
+        *out = T::round((x.widen() - mean) * scale * gamma.widen() + beta.widen());
     }
 }
 
 /// The gradients of `x`, `gamma` and `beta`.
 ///
 /// With `n` the normalised row and `g = grad gamma`: `dx = (g - mean(g) - n mean(g n)) scale`.
-fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 3] {
+fn backward<T: Number>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 3] {
     let [x, gamma, grad] = [x, gamma, grad].map(contiguous);
     let [numbers, gamma, grads] = [&x, &gamma, &grad].map(values::<T>);
     let width = gamma.len();
@@ -77,45 +79,47 @@ fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon
                 #[inline(always)]
                 || {
                     for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows.clone()) {
-                        input_row(out, x, gamma, grad, T::of(epsilon));
+                        input_row(out, x, gamma, grad, Real::of(epsilon));
                     }
                 },
             );
         });
     });
-    let sums = sum_of_blocks(numbers.len() / width, width, 2 * width, |start, end, sums| {
+    let sums = sum_of_blocks::<T::Sum>(numbers.len() / width, width, 2 * width, |start, end, sums| {
         let (numbers, grads) = (&numbers[start * width..end * width], &grads[start * width..end * width]);
         let (d_gamma, d_beta) = sums.split_at_mut(width);
         vectorised(
             #[inline(always)]
             || {
                 for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
-                    parameter_row(d_gamma, d_beta, x, grad, T::of(epsilon));
+                    parameter_row(d_gamma, d_beta, x, grad, Real::of(epsilon));
                 }
             },
         );
     });
-    let parameter = |values: &[T]| T::tensor(values.to_vec(), Shape::from(vec![width]));
+    let rounded = |sums: &[T::Sum]| sums.iter().map(|&sum| T::round(sum)).collect();
+    let parameter = |sums| T::tensor(rounded(sums), Shape::from(vec![width]));
     [T::tensor(d_x, x.layout().shape().clone()), parameter(&sums[..width]), parameter(&sums[width..])]
 }
 
 #[inline(always)]
-fn input_row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T) {
+fn input_row<T: Number>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T::Sum) {
     let width = x.len().min(gamma.len()).min(grad.len()).min(out.len());
     let (mean, scale) = statistics(x, epsilon);
-    let count = T::of(width as f64);
+    let count = T::Sum::of(width as f64);
     let mean_grad = sum([grad, gamma], |[grad, gamma]| grad * gamma) / count;
     let mean_product = sum([grad, gamma, x], |[grad, gamma, x]| grad * gamma * (x - mean)) * scale * scale / count;
     for i in 0..width {
-        out[i] = (grad[i] * gamma[i] - mean_grad - (x[i] - mean) * mean_product) * scale;
+        let (x, grad) = (x[i].widen(), grad[i].widen());
+        out[i] = T::round((grad * gamma[i].widen() - mean_grad - (x - mean) * mean_product) * scale);
     }
 }
 
 #[inline(always)]
-fn parameter_row<T: Real>(d_gamma: &mut [T], d_beta: &mut [T], x: &[T], grad: &[T], epsilon: T) {
+fn parameter_row<T: Number>(d_gamma: &mut [T::Sum], d_beta: &mut [T::Sum], x: &[T], grad: &[T], epsilon: T::Sum) {
     let (mean, scale) = statistics(x, epsilon);
-    for (((d_gamma, d_beta), &x), &grad) in d_gamma.iter_mut().zip(d_beta).zip(x).zip(grad) {
-        *d_gamma += grad * ((x - mean) * scale);
-        *d_beta += grad;
+    for (((d_gamma, d_beta), x), grad) in d_gamma.iter_mut().zip(d_beta).zip(x).zip(grad) {
+        *d_gamma += grad.widen() * ((x.widen() - mean) * scale);
+        *d_beta += grad.widen();
     }
 }

@@ -29,13 +29,8 @@ pub(crate) use extension::LayerNormKernel;
 /// If `gamma` or `beta` are not as long as the last dimension of `x`, or they hold numbers of several types.
 pub fn layer_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, beta: Option<Tensor<1>>, epsilon: f64) -> Tensor<D> {
     check("layer_norm", &x, &gamma, beta.as_ref());
-    #[cfg(feature = "flex")]
-    if crate::half::is_half(&x) {
-        use crate::half::{in_single, widen};
-        return in_single(x, |x| layer_norm(x, widen(gamma), beta.map(widen), epsilon));
-    }
     #[cfg(feature = "extension")]
-    if crate::path::log_path("layer_norm", crate::path::is_fused(&x)) {
+    if crate::path::log_path("layer_norm", crate::path::is_fused_in_any_type(&x)) {
         return extension::layer_norm(x, gamma, beta, epsilon);
     }
     reference::layer_norm(x, gamma, beta, epsilon)

@@ -2,8 +2,7 @@
 //! product packs such a matrix first, which takes as long as multiplying a few rows by it; its transpose, `weightᵀ xᵀ`,
 //! packs the rows and reads the matrix where it lies.
 
-use super::row::by_columns;
-use crate::flex::{Matrix, MatrixMut, Real, product};
+use crate::flex::{Matrix, MatrixMut, Real, by_columns, product};
 use rayon::prelude::*;
 
 /// Rows for which the transpose is the faster way, at most.

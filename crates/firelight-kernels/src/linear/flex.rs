@@ -2,15 +2,15 @@
 
 use super::few::{are_few, multiply_few};
 use super::row::{add_rows, are_long};
-use super::{LinearExtension, LinearKernel};
+use super::{LinearExtension, LinearKernel, bf16};
 use crate::flex::{
-    Matrix, MatrixMut, Real, add_to, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
-    values, vectorised, with_real,
+    Matrix, MatrixMut, Number, Real, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
+    values, vectorised, with_number, with_real,
 };
 use crate::optional::OptionalFloat;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::tensor::Shape;
+use burn::tensor::{DType, Shape};
 
 impl LinearExtension for Flex {
     fn linear(x: FlexTensor, weight: FlexTensor, bias: OptionalFloat<Self>) -> FlexTensor {
@@ -20,24 +20,33 @@ impl LinearExtension for Flex {
 
 impl LinearKernel for Flex {
     fn forward(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
-        with_real!(x, forward(x, weight, bias))
+        match x.dtype() {
+            DType::BF16 => bf16::forward(x, weight, bias),
+            _ => with_real!(x, forward(x, weight, bias)),
+        }
     }
 
     fn input_gradient(weight: FlexTensor, grad: FlexTensor, x: &[usize]) -> FlexTensor {
-        with_real!(weight, input_gradient(weight, grad, x))
+        match grad.dtype() {
+            DType::BF16 => bf16::input_gradient(weight, grad, x),
+            _ => with_real!(weight, input_gradient(weight, grad, x)),
+        }
     }
 
     fn weight_gradient(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        with_real!(x, weight_gradient(x, grad))
+        match grad.dtype() {
+            DType::BF16 => bf16::weight_gradient(x, grad),
+            _ => with_real!(x, weight_gradient(x, grad)),
+        }
     }
 
     fn bias_gradient(grad: FlexTensor) -> FlexTensor {
-        with_real!(grad, bias_gradient(grad))
+        with_number!(grad, bias_gradient(grad))
     }
 }
 
 /// A weight as it lies: transposed weights of tied heads are read in place.
-fn matrix<T: Real>(weight: &FlexTensor) -> Matrix<'_, T> {
+pub(super) fn matrix<T: Number>(weight: &FlexTensor) -> Matrix<'_, T> {
     let layout = weight.layout();
     let (shape, strides) = (layout.shape(), layout.strides());
     Matrix::new(T::storage(weight), layout.start_offset(), [shape[0], shape[1]], [strides[0], strides[1]])
@@ -67,7 +76,7 @@ fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>)
     T::tensor(out, shape)
 }
 
-fn repeat_row<T: Real>(out: &mut [T], row: &[T]) {
+pub(super) fn repeat_row<T: Number>(out: &mut [T], row: &[T]) {
     for_each_block(out, row.len(), |_, out| out.chunks_exact_mut(row.len()).for_each(|out| out.copy_from_slice(row)));
 }
 
@@ -94,19 +103,19 @@ fn weight_gradient<T: Real>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
 }
 
 /// The sums of the columns.
-fn bias_gradient<T: Real>(grad: FlexTensor) -> FlexTensor {
+fn bias_gradient<T: Number>(grad: FlexTensor) -> FlexTensor {
     let grad = contiguous(grad);
     let d_out = grad.layout().shape()[grad.layout().num_dims() - 1];
     let numbers = values::<T>(&grad);
-    let sums = sum_of_blocks(numbers.len() / d_out, d_out, d_out, |start, end, sums| {
+    let sums = sum_of_blocks::<T::Sum>(numbers.len() / d_out, d_out, d_out, |start, end, sums| {
         vectorised(
             #[inline(always)]
             || {
                 for row in numbers[start * d_out..end * d_out].chunks_exact(d_out) {
-                    add_to(sums, row);
+                    sums.iter_mut().zip(row).for_each(|(sum, number)| *sum += number.widen());
                 }
             },
         );
     });
-    T::tensor(sums, Shape::from(vec![d_out]))
+    T::tensor(sums.into_iter().map(T::round).collect(), Shape::from(vec![d_out]))
 }

@@ -3,6 +3,8 @@
 #[cfg(feature = "flex")]
 mod autodiff;
 #[cfg(feature = "flex")]
+mod bf16;
+#[cfg(feature = "flex")]
 mod few;
 #[cfg(feature = "flex")]
 mod flex;
@@ -26,15 +28,22 @@ use extension::{LinearExtension, LinearKernel};
 pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     check("linear", &x, &weight, bias.as_ref());
     #[cfg(feature = "flex")]
-    if crate::half::is_half(&x) {
+    if crate::half::is_half(&x) && !is_served(&x, &weight) {
         use crate::half::{in_single, widen};
         return in_single(x, |x| linear(x, widen(weight), bias.map(widen)));
     }
     #[cfg(feature = "flex")]
-    if crate::path::log_path("linear", crate::path::is_fused_on_cpu(&x) && weight.dims()[1] > 0) {
+    if crate::path::log_path("linear", crate::path::is_fused_on_cpu_in_any_type(&x) && weight.dims()[1] > 0) {
         return extension::linear(x, weight, bias);
     }
     reference::linear(x, weight, bias)
+}
+
+/// Whether a product of half precision has a path of its own.
+#[cfg(feature = "flex")]
+fn is_served<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
+    let rows = x.dims()[..D - 1].iter().product();
+    x.dtype() == burn::tensor::DType::BF16 && weight.dims()[1] > 0 && bf16::serves(rows, weight.dims())
 }
 
 pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) {

@@ -1,7 +1,7 @@
 //! The product of a single row, or of a few, with a large matrix, as every step of a decoder takes it. Each weight is read from memory once,
 //! so memory is what counts: it is read in long runs, on all threads. The sums of a row are the same to the bit whatever rows are beside it.
 
-use crate::flex::{Matrix, Real, add_to, halve, vectorised};
+use crate::flex::{Matrix, Number, Real, add_to, by_columns, halve, vectorised};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ const TILE: usize = 32;
 const LANES: usize = 16;
 
 /// Whether [`add_rows`] serves so many rows and a weight: they are few, and it is large and lies in whole rows or whole columns.
-pub(super) fn are_long<T: Real>(rows: usize, weight: &Matrix<'_, T>) -> bool {
+pub(super) fn are_long<W: Number>(rows: usize, weight: &Matrix<'_, W>) -> bool {
     let [d_in, d_out] = weight.shape();
     let most = match weight.has_whole_rows() {
         true => ROWS,
@@ -44,13 +44,18 @@ pub(super) fn are_long<T: Real>(rows: usize, weight: &Matrix<'_, T>) -> bool {
     (1..=most).contains(&rows) && d_in * d_out >= PARALLEL
 }
 
-/// `out += x weight`, for `x` in whole rows.
-pub(super) fn add_rows<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>) {
+/// The same for a weight of which only the shape is known.
+pub(super) fn may_be_long(rows: usize, [d_in, d_out]: [usize; 2]) -> bool {
+    (1..=ROWS_FOR_COLUMNS).contains(&rows) && d_in * d_out >= PARALLEL
+}
+
+/// `out += x weight`, for `x` in whole rows and a weight that may be of half precision.
+pub(super) fn add_rows<W: Number>(out: &mut [W::Sum], x: Matrix<'_, W::Sum>, weight: Matrix<'_, W>) {
     if weight.has_whole_rows() { add_weighted(out, x, weight) } else { add_columns(out, x, weight.transposed()) }
 }
 
 /// The sums of weighted rows. A task has some of the rows, and some of the columns where they are many.
-fn add_weighted<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>) {
+fn add_weighted<W: Number>(out: &mut [W::Sum], x: Matrix<'_, W::Sum>, weight: Matrix<'_, W>) {
     let [d_in, d_out] = weight.shape();
     let blocks = d_out.div_ceil(COLUMNS);
     let parts = TASKS.div_ceil(blocks);
@@ -61,7 +66,7 @@ fn add_weighted<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>)
         let rows = (part * length).min(d_in)..((part + 1) * length).min(d_in);
         sums_of(x.part(0..x.shape()[0], rows.clone()), weight.part(rows, columns(task)))
     });
-    let sums: Vec<Vec<T>> = sums.collect();
+    let sums: Vec<Vec<W::Sum>> = sums.collect();
     out.par_chunks_exact_mut(d_out).enumerate().for_each(|(row, out)| {
         for (columns, sums) in sums.iter().enumerate().map(|(task, sums)| (columns(task), sums)) {
             add_to(&mut out[columns.clone()], &sums[row * columns.len()..][..columns.len()]);
@@ -70,9 +75,9 @@ fn add_weighted<T: Real>(out: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>)
 }
 
 /// `x weight` for a weight in whole rows.
-fn sums_of<T: Real>(x: Matrix<'_, T>, weight: Matrix<'_, T>) -> Vec<T> {
+fn sums_of<W: Number>(x: Matrix<'_, W::Sum>, weight: Matrix<'_, W>) -> Vec<W::Sum> {
     let [d_in, d_out] = weight.shape();
-    let mut sums = vec![T::ZERO; x.shape()[0] * d_out];
+    let mut sums = vec![W::Sum::ZERO; x.shape()[0] * d_out];
     let stretch = d_in / STREAMS;
     vectorised(
         #[inline(always)]
@@ -87,7 +92,7 @@ fn sums_of<T: Real>(x: Matrix<'_, T>, weight: Matrix<'_, T>) -> Vec<T> {
             for place in STREAMS * stretch..d_in {
                 for (row, sums) in sums.chunks_exact_mut(d_out).enumerate() {
                     let x = x.row(row)[place];
-                    sums.iter_mut().zip(weight.row(place)).for_each(|(sum, &weight)| *sum += x * weight);
+                    sums.iter_mut().zip(weight.row(place)).for_each(|(sum, weight)| *sum += x * weight.widen());
                 }
             }
         },
@@ -97,13 +102,13 @@ fn sums_of<T: Real>(x: Matrix<'_, T>, weight: Matrix<'_, T>) -> Vec<T> {
 
 /// Adds the shares of one place of every stretch to the sums of a single row, which needs no tiles, in the same order.
 #[inline(always)]
-fn add_places<T: Real>(sums: &mut [T], x: &[T], weight: Matrix<'_, T>, stretch: usize, first: usize) {
+fn add_places<W: Number>(sums: &mut [W::Sum], x: &[W::Sum], weight: Matrix<'_, W>, stretch: usize, first: usize) {
     let places: [usize; STREAMS] = std::array::from_fn(|stream| stream * stretch + first);
     let (x, rows) = (places.map(|row| x[row]), places.map(|row| &weight.row(row)[..sums.len()]));
     for (column, sum) in sums.iter_mut().enumerate() {
-        let mut total = x[0] * rows[0][column];
+        let mut total = x[0] * rows[0][column].widen();
         for stream in 1..STREAMS {
-            total += x[stream] * rows[stream][column];
+            total += x[stream] * rows[stream][column].widen();
         }
         *sum += total;
     }
@@ -114,29 +119,36 @@ type Numbers<T> = [[T; STREAMS]; FOLLOWING];
 
 /// Adds the shares of rows of weights that are read at once: those at some places of every stretch.
 #[inline(always)]
-fn add_streams<T: Real>(sums: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>, stretch: usize, places: Range<usize>) {
+fn add_streams<W: Number>(
+    sums: &mut [W::Sum],
+    x: Matrix<'_, W::Sum>,
+    weight: Matrix<'_, W>,
+    stretch: usize,
+    places: Range<usize>,
+) {
     let (rows, d_out, sets) = (x.shape()[0], weight.shape()[1], places.len());
     let place = |set: usize, stream: usize| stream * stretch + places.start + set.min(sets - 1);
-    let weights: [[&[T]; STREAMS]; FOLLOWING] =
+    let weights: [[&[W]; STREAMS]; FOLLOWING] =
         std::array::from_fn(|set| std::array::from_fn(|stream| weight.row(place(set, stream))));
     let numbers = |row: usize| std::array::from_fn(|set| std::array::from_fn(|stream| x.row(row)[place(set, stream)]));
-    let numbers: [Numbers<T>; ROWS] = std::array::from_fn(|row| numbers(row.min(rows - 1)));
+    let numbers: [Numbers<W::Sum>; ROWS] = std::array::from_fn(|row| numbers(row.min(rows - 1)));
     let weights = &weights[..sets];
     for column in (0..d_out - d_out % TILE).step_by(TILE) {
         let mut row = 0;
         while row < rows {
             row += match rows - row {
-                8.. => add_tile::<T, 8>(sums, d_out, [row, column], &numbers, weights),
-                4.. => add_tile::<T, 4>(sums, d_out, [row, column], &numbers, weights),
-                2.. => add_tile::<T, 2>(sums, d_out, [row, column], &numbers, weights),
-                _ => add_tile::<T, 1>(sums, d_out, [row, column], &numbers, weights),
+                8.. => add_tile::<W, 8>(sums, d_out, [row, column], &numbers, weights),
+                4.. => add_tile::<W, 4>(sums, d_out, [row, column], &numbers, weights),
+                2.. => add_tile::<W, 2>(sums, d_out, [row, column], &numbers, weights),
+                _ => add_tile::<W, 1>(sums, d_out, [row, column], &numbers, weights),
             };
         }
     }
     for (numbers, sums) in numbers.iter().zip(sums.chunks_exact_mut(d_out)) {
         for column in d_out - d_out % TILE..d_out {
             for ([a, b, c, d], [first, second, third, fourth]) in numbers.iter().zip(weights) {
-                sums[column] += *a * first[column] + *b * second[column] + *c * third[column] + *d * fourth[column];
+                let weights = [first, second, third, fourth].map(|row| row[column].widen());
+                sums[column] += *a * weights[0] + *b * weights[1] + *c * weights[2] + *d * weights[3];
             }
         }
     }
@@ -144,15 +156,15 @@ fn add_streams<T: Real>(sums: &mut [T], x: Matrix<'_, T>, weight: Matrix<'_, T>,
 
 /// Adds to the sums of `R` rows and [`TILE`] columns. Returns how many rows that are.
 #[inline(always)]
-fn add_tile<T: Real, const R: usize>(
-    sums: &mut [T],
+fn add_tile<W: Number, const R: usize>(
+    sums: &mut [W::Sum],
     d_out: usize,
     [row, column]: [usize; 2],
-    numbers: &[Numbers<T>; ROWS],
-    weights: &[[&[T]; STREAMS]],
+    numbers: &[Numbers<W::Sum>; ROWS],
+    weights: &[[&[W]; STREAMS]],
 ) -> usize {
     let place = row * d_out + column;
-    let mut tile = [[T::ZERO; TILE]; R];
+    let mut tile = [[W::Sum::ZERO; TILE]; R];
     for (row, tile) in tile.iter_mut().enumerate() {
         tile.copy_from_slice(&sums[place + row * d_out..][..TILE]);
     }
@@ -173,17 +185,23 @@ fn add_tile<T: Real, const R: usize>(
     R
 }
 
-/// The numbers of a tile's columns.
+/// The weights of a tile's columns.
 #[inline(always)]
-fn tile_at<T>(numbers: &[T], column: usize) -> &[T; TILE] {
-    numbers[column..].first_chunk().unwrap_or_else(|| unreachable!("tiles end with the rows"))
+fn tile_at<W: Number>(weights: &[W], column: usize) -> [W::Sum; TILE] {
+    let weights: &[W; TILE] =
+        weights[column..].first_chunk().unwrap_or_else(|| unreachable!("tiles end with the rows"));
+    let mut wide = [W::Sum::ZERO; TILE];
+    for lane in 0..TILE {
+        wide[lane] = weights[lane].widen();
+    }
+    wide
 }
 
 /// The products of rows `x` with every column; `columns` is the weight transposed. A task reads its columns from two places at
 /// once, as rows are read.
-fn add_columns<T: Real>(out: &mut [T], x: Matrix<'_, T>, columns: Matrix<'_, T>) {
+fn add_columns<W: Number>(out: &mut [W::Sum], x: Matrix<'_, W::Sum>, columns: Matrix<'_, W>) {
     let d_out = columns.shape()[0];
-    let rows: Vec<&[T]> = (0..x.shape()[0]).map(|row| x.row(row)).collect();
+    let rows: Vec<&[W::Sum]> = (0..x.shape()[0]).map(|row| x.row(row)).collect();
     let width = d_out.div_ceil(4 * TASKS);
     by_columns(out, d_out, width).into_par_iter().enumerate().for_each(|(task, mut out)| {
         let (first, length) = (task * width, out[0].len());
@@ -208,21 +226,12 @@ fn add_columns<T: Real>(out: &mut [T], x: Matrix<'_, T>, columns: Matrix<'_, T>)
     });
 }
 
-/// Rows of `d_out` numbers cut into strips of `width` columns, each with its part of every row.
-pub(super) fn by_columns<T>(out: &mut [T], d_out: usize, width: usize) -> Vec<Vec<&mut [T]>> {
-    let mut strips: Vec<Vec<&mut [T]>> = (0..d_out.div_ceil(width)).map(|_| Vec::new()).collect();
-    for row in out.chunks_exact_mut(d_out) {
-        strips.iter_mut().zip(row.chunks_mut(width)).for_each(|(strip, part)| strip.push(part));
-    }
-    strips
-}
-
 /// The products of `x` with two columns, each of which is summed as if it were alone.
 #[inline(always)]
-fn products<T: Real>(x: &[T], columns: [&[T]; 2]) -> [T; 2] {
+fn products<W: Number>(x: &[W::Sum], columns: [&[W]; 2]) -> [W::Sum; 2] {
     let (x, x_rest) = x.as_chunks::<LANES>();
-    let [(first, first_rest), (second, second_rest)] = columns.map(<[T]>::as_chunks::<LANES>);
-    let (mut lower, mut upper) = ([T::ZERO; LANES], [T::ZERO; LANES]);
+    let [(first, first_rest), (second, second_rest)] = columns.map(<[W]>::as_chunks::<LANES>);
+    let (mut lower, mut upper) = ([W::Sum::ZERO; LANES], [W::Sum::ZERO; LANES]);
     for ((x, first), second) in x.iter().zip(first).zip(second) {
         add_products(&mut lower, x, first);
         add_products(&mut upper, x, second);
@@ -232,19 +241,19 @@ fn products<T: Real>(x: &[T], columns: [&[T]; 2]) -> [T; 2] {
 
 /// `sums += x weights` in each lane.
 #[inline(always)]
-fn add_products<T: Real>(sums: &mut [T; LANES], x: &[T; LANES], weights: &[T; LANES]) {
-    for ((sum, &x), &weight) in sums.iter_mut().zip(x).zip(weights) {
-        *sum += x * weight;
+fn add_products<W: Number>(sums: &mut [W::Sum; LANES], x: &[W::Sum; LANES], weights: &[W; LANES]) {
+    for ((sum, &x), weight) in sums.iter_mut().zip(x).zip(weights) {
+        *sum += x * weight.widen();
     }
 }
 
 /// The sum of the lanes and of the columns left over. Never inlined: where the compiler sees the ends of both sums, it pairs
 /// their lanes and shuffles every weight.
 #[inline(never)]
-fn with_rest<T: Real>(lanes: &[T; LANES], x: &[T], weights: &[T]) -> T {
+fn with_rest<W: Number>(lanes: &[W::Sum; LANES], x: &[W::Sum], weights: &[W]) -> W::Sum {
     let mut sum = halve(*lanes);
-    for (&x, &weight) in x.iter().zip(weights) {
-        sum += x * weight;
+    for (&x, weight) in x.iter().zip(weights) {
+        sum += x * weight.widen();
     }
     sum
 }

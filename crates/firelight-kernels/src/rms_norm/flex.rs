@@ -1,7 +1,9 @@
 //! Root mean square normalisation on the flex backend: a row is read once from memory for all of its passes.
 
 use super::{RmsNormExtension, RmsNormKernel};
-use crate::flex::{Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_real};
+use crate::flex::{
+    Number, Real, contiguous, filled, for_each_block, sum, sum_of_blocks, values, vectorised, with_number,
+};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::Shape;
@@ -14,21 +16,21 @@ impl RmsNormExtension for Flex {
 
 impl RmsNormKernel for Flex {
     fn forward(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
-        with_real!(x, forward(x, gamma, epsilon))
+        with_number!(x, forward(x, gamma, epsilon))
     }
 
     fn backward(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 2] {
-        with_real!(x, backward(x, gamma, grad, epsilon))
+        with_number!(x, backward(x, gamma, grad, epsilon))
     }
 }
 
 /// One over the root of the mean square plus epsilon.
 #[inline(always)]
-fn scale<T: Real>(row: &[T], epsilon: T) -> T {
-    T::ONE / (sum([row], |[x]| x * x) / T::of(row.len() as f64) + epsilon).sqrt()
+fn scale<T: Number>(row: &[T], epsilon: T::Sum) -> T::Sum {
+    T::Sum::ONE / (sum([row], |[x]| x * x) / T::Sum::of(row.len() as f64) + epsilon).sqrt()
 }
 
-fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+fn forward<T: Number>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
     let (x, gamma) = (contiguous(x), contiguous(gamma));
     let (numbers, gamma) = (values::<T>(&x), values::<T>(&gamma));
     let width = gamma.len();
@@ -39,7 +41,7 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTenso
                 #[inline(always)]
                 || {
                     for (out, x) in out.chunks_exact_mut(width).zip(rows.clone()) {
-                        normalise(out, x, gamma, T::of(epsilon));
+                        normalise(out, x, gamma, Real::of(epsilon));
                     }
                 },
             );
@@ -50,17 +52,17 @@ fn forward<T: Real>(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTenso
 
 /// Normalises a row.
 #[inline(always)]
-pub(crate) fn normalise<T: Real>(out: &mut [T], x: &[T], gamma: &[T], epsilon: T) {
+pub(crate) fn normalise<T: Number>(out: &mut [T], x: &[T], gamma: &[T], epsilon: T::Sum) {
     let scale = scale(x, epsilon);
-    for ((out, &x), &gamma) in out.iter_mut().zip(x).zip(gamma) {
-        *out = x * scale * gamma;
+    for ((out, x), gamma) in out.iter_mut().zip(x).zip(gamma) {
+        *out = T::round(x.widen() * scale * gamma.widen());
     }
 }
 
 /// The gradients of `x` and `gamma`.
 ///
 /// With `n` the normalised row and `g = grad gamma`: `dx = (g - n mean(g n)) scale`.
-fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 2] {
+fn backward<T: Number>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon: f64) -> [FlexTensor; 2] {
     let [x, gamma, grad] = [x, gamma, grad].map(contiguous);
     let [numbers, gamma, grads] = [&x, &gamma, &grad].map(values::<T>);
     let width = gamma.len();
@@ -71,35 +73,39 @@ fn backward<T: Real>(x: FlexTensor, gamma: FlexTensor, grad: FlexTensor, epsilon
                 #[inline(always)]
                 || {
                     for (out, (x, grad)) in out.chunks_exact_mut(width).zip(rows.clone()) {
-                        input_row(out, x, gamma, grad, T::of(epsilon));
+                        input_row(out, x, gamma, grad, Real::of(epsilon));
                     }
                 },
             );
         });
     });
-    let d_gamma = sum_of_blocks(numbers.len() / width, width, width, |start, end, d_gamma| {
+    let d_gamma = sum_of_blocks::<T::Sum>(numbers.len() / width, width, width, |start, end, d_gamma| {
         let (numbers, grads) = (&numbers[start * width..end * width], &grads[start * width..end * width]);
         vectorised(
             #[inline(always)]
             || {
                 for (x, grad) in numbers.chunks_exact(width).zip(grads.chunks_exact(width)) {
-                    let scale = scale(x, T::of(epsilon));
-                    for ((d_gamma, &x), &grad) in d_gamma.iter_mut().zip(x).zip(grad) {
-                        *d_gamma += grad * (x * scale);
+                    let scale = scale(x, Real::of(epsilon));
+                    for ((d_gamma, x), grad) in d_gamma.iter_mut().zip(x).zip(grad) {
+                        *d_gamma += grad.widen() * (x.widen() * scale);
                     }
                 }
             },
         );
     });
-    [T::tensor(d_x, x.layout().shape().clone()), T::tensor(d_gamma, Shape::from(vec![width]))]
+    [
+        T::tensor(d_x, x.layout().shape().clone()),
+        T::tensor(d_gamma.into_iter().map(T::round).collect(), Shape::from(vec![width])),
+    ]
 }
 
 #[inline(always)]
-fn input_row<T: Real>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T) {
+fn input_row<T: Number>(out: &mut [T], x: &[T], gamma: &[T], grad: &[T], epsilon: T::Sum) {
     let width = x.len().min(gamma.len()).min(grad.len()).min(out.len());
     let scale = scale(x, epsilon);
-    let mean_product = sum([grad, gamma, x], |[grad, gamma, x]| grad * gamma * x) * scale * scale / T::of(width as f64);
+    let mean_product =
+        sum([grad, gamma, x], |[grad, gamma, x]| grad * gamma * x) * scale * scale / T::Sum::of(width as f64);
     for i in 0..width {
-        out[i] = (grad[i] * gamma[i] - x[i] * mean_product) * scale;
+        out[i] = T::round((grad[i].widen() * gamma[i].widen() - x[i].widen() * mean_product) * scale);
     }
 }

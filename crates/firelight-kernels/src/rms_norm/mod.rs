@@ -29,12 +29,8 @@ pub(crate) use extension::RmsNormKernel;
 /// If `gamma` is not as long as the last dimension of `x`, or they hold numbers of two types.
 pub fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) -> Tensor<D> {
     check("rms_norm", &x, &gamma);
-    #[cfg(feature = "flex")]
-    if crate::half::is_half(&x) {
-        return crate::half::in_single(x, |x| rms_norm(x, crate::half::widen(gamma), epsilon));
-    }
     #[cfg(feature = "extension")]
-    if crate::path::log_path("rms_norm", crate::path::is_fused(&x)) {
+    if crate::path::log_path("rms_norm", crate::path::is_fused_in_any_type(&x)) {
         return extension::rms_norm(x, gamma, epsilon);
     }
     reference::rms_norm(x, gamma, epsilon)

@@ -12,11 +12,7 @@ use burn::tensor::Tensor;
 /// - any; the output has the shape of `x`
 pub fn silu<const D: usize>(x: Tensor<D>) -> Tensor<D> {
     #[cfg(feature = "flex")]
-    if crate::half::is_half(&x) {
-        return crate::half::in_single(x, silu);
-    }
-    #[cfg(feature = "flex")]
-    if crate::path::log_path("silu", crate::path::is_fused_on_cpu(&x)) {
+    if crate::path::log_path("silu", crate::path::is_fused_on_cpu_in_any_type(&x)) {
         return crate::activation::activate(x, crate::activation::Activation::Silu);
     }
     reference::silu(x)

@@ -1,0 +1,205 @@
+//! Products of matrices of `bf16` in the tile registers of a processor with AMX: the numbers are multiplied as they are, the
+//! sums are formed in `f32` and rounded once.
+//!
+//! Both matrices are packed into tiles first, which may lie in memory in any order. A block of the result, 32 rows of 32
+//! columns, is then summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
+//! number of threads, and not on the rows beside it.
+
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+mod amx;
+mod panels;
+mod units;
+
+pub(crate) use units::Units;
+
+use super::{Matrix, Number, by_columns, vectorised};
+use burn::tensor::bf16;
+use panels::{PANEL, Panels};
+use rayon::prelude::*;
+
+/// Whether this processor has tile registers for `bf16`, and the system lets this process use them.
+pub(super) fn has_tiles() -> bool {
+    #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+    return amx::is_permitted();
+    #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
+    false
+}
+
+/// Bytes of the left matrix that a task multiplies with column after column: they stay in its core's second cache.
+const NEAR: usize = 512 * 1024;
+
+/// Tasks of a large product at least.
+const TASKS: usize = 16;
+
+/// Multiplications that pay for a second thread.
+const PARALLEL: usize = 1 << 21;
+
+/// The sums of a block, row by row.
+#[repr(align(64))]
+struct Sums([[f32; PANEL]; PANEL]);
+
+/// `out = left right + bias` in whole rows, each number rounded once. A bias is as long as a row.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub(crate) fn product<T: Number<Sum = f32>>(
+    out: &mut [T],
+    left: Matrix<'_, bf16>,
+    right: Matrix<'_, bf16>,
+    bias: Option<&[bf16]>,
+    units: Units,
+) {
+    let ([rows, terms], columns) = (left.shape(), right.shape()[1]);
+    assert!(right.shape()[0] == terms && out.len() == rows * columns, "a product of matrices");
+    assert!(bias.is_none_or(|bias| bias.len() == columns), "a bias as long as a row");
+    let (left, right) = (Panels::of_left(left, units), Panels::of_right(right, units));
+    let [height, width] = task_shape(rows, terms, columns);
+    let tasks = out.chunks_mut(height * columns).enumerate().flat_map(|(i, out)| {
+        let strips = by_columns(out, columns, width).into_iter().enumerate();
+        strips.map(move |(j, out)| ([i * height, j * width], out))
+    });
+    let task = |([row, column], mut out): ([usize; 2], Vec<&mut [T]>)| {
+        let part = Part { left: &left, right: &right, bias, units, row, column };
+        units.within(|| part.multiply(&mut out));
+    };
+    match rows * columns * terms < PARALLEL {
+        true => tasks.for_each(task),
+        false => tasks.collect::<Vec<_>>().into_par_iter().for_each(task),
+    }
+}
+
+/// Rows and columns of a task, both in whole panels.
+fn task_shape(rows: usize, terms: usize, columns: usize) -> [usize; 2] {
+    let near = (NEAR / (2 * terms.max(1))).max(PANEL) / PANEL * PANEL;
+    let height = near.min(rows.next_multiple_of(PANEL));
+    let strips = TASKS.div_ceil(rows.div_ceil(height));
+    [height, columns.div_ceil(strips).next_multiple_of(PANEL)]
+}
+
+/// What a task multiplies.
+struct Part<'a> {
+    left: &'a Panels,
+    right: &'a Panels,
+    bias: Option<&'a [bf16]>,
+    units: Units,
+    row: usize,
+    column: usize,
+}
+
+impl Part<'_> {
+    /// Fills some rows of some columns.
+    fn multiply<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]]) {
+        let mut sums = Sums([[0.0; PANEL]; PANEL]);
+        let width = out.first().map_or(0, |row| row.len());
+        for column in (0..width).step_by(PANEL) {
+            let right = self.right.panel((self.column + column) / PANEL);
+            for row in (0..out.len()).step_by(PANEL) {
+                self.units.multiply(&mut sums, self.left.panel((self.row + row) / PANEL), right);
+                let rows = row..out.len().min(row + PANEL);
+                self.store(&mut out[rows], column, &sums);
+            }
+        }
+    }
+
+    /// Writes the sums of a block, as far as the result reaches.
+    fn store<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], column: usize, sums: &Sums) {
+        let columns = column..out[0].len().min(column + PANEL);
+        let bias = self.bias.map(|bias| &bias[self.column + columns.start..self.column + columns.end]);
+        vectorised(
+            #[inline(always)]
+            || {
+                for (out, sums) in out.iter_mut().zip(&sums.0) {
+                    let out = out[columns.clone()].iter_mut().zip(sums);
+                    match bias {
+                        Some(bias) => out.zip(bias).for_each(|((out, &sum), bias)| *out = T::round(sum + bias.widen())),
+                        None => out.for_each(|(out, &sum)| *out = T::round(sum)),
+                    }
+                }
+            },
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assert_same_bits;
+
+    fn numbers(count: usize, phase: f32) -> Vec<bf16> {
+        (0..count).map(|i| bf16::from_f32((i as f32 * 0.73 + phase).sin() * 2f32.powi(i as i32 % 9 - 4))).collect()
+    }
+
+    /// A matrix of small integers as it may lie in memory: whole rows, whole columns, and neither.
+    fn views(values: &[bf16], [rows, columns]: [usize; 2]) -> [Matrix<'_, bf16>; 3] {
+        let strides = [[columns, 1], [1, rows], [2 * columns, 2]];
+        strides.map(|strides| Matrix::new(values, 0, [rows, columns], strides.map(|stride| stride as isize)))
+    }
+
+    #[test]
+    fn products_of_integers_are_exact_in_every_layout_and_at_every_edge() {
+        let integers = |count: usize, modulus: usize| {
+            let values = (0..count).map(|i| bf16::from_f32((i % modulus) as f32 - 2.0));
+            values.collect::<Vec<_>>()
+        };
+        for [rows, terms, columns] in [[1, 1, 1], [3, 5, 2], [32, 32, 32], [33, 31, 65], [40, 70, 17], [5, 64, 200]] {
+            let (a, b) = (integers(2 * rows * terms, 5), integers(2 * terms * columns, 7));
+            let bias = integers(columns, 3);
+            for left in views(&a, [rows, terms]) {
+                for right in views(&b, [terms, columns]) {
+                    let sum = |i, j: usize| {
+                        let terms = (0..terms).map(|k| left.at(i, k).to_f32() * right.at(k, j).to_f32());
+                        terms.sum::<f32>() + bias[j].to_f32()
+                    };
+                    let expected: Vec<f32> = (0..rows * columns).map(|i| sum(i / columns, i % columns)).collect();
+                    for units in Units::all() {
+                        let mut out = vec![f32::NAN; rows * columns];
+                        product(&mut out, left, right, Some(&bias), units);
+                        assert_eq!(out, expected, "{rows} x {terms} x {columns} by {units:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_unit_gives_the_same_bits_and_no_worse_than_f32() {
+        let [rows, terms, columns] = [70, 1000, 90];
+        let (a, b) = (numbers(rows * terms, 0.0), numbers(terms * columns, 1.0));
+        let (left, right) = (Matrix::rows(&a, terms), Matrix::rows(&b, columns));
+        let found = Units::all().into_iter().map(|units| {
+            let mut out = vec![f32::NAN; rows * columns];
+            product(&mut out, left, right, None, units);
+            out
+        });
+        let found: Vec<_> = found.collect();
+        for (i, &sum) in found[0].iter().enumerate() {
+            let terms = (0..terms).map(|k| left.at(i / columns, k).to_f64() * right.at(k, i % columns).to_f64());
+            let (exact, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            assert!((f64::from(sum) - exact).abs() < 1e-6 * size, "{sum} {exact}");
+        }
+        println!("products of bf16 by {:?}", Units::all());
+        found[1..].iter().for_each(|other| assert_same_bits(&found[0], other));
+    }
+
+    #[test]
+    fn threads_change_no_bit() {
+        let [rows, terms, columns] = [300, 200, 500];
+        let (a, b) = (numbers(rows * terms, 0.0), numbers(terms * columns, 1.0));
+        let by = |threads: usize| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
+            let mut out = vec![bf16::NAN; rows * columns];
+            let (left, right) = (Matrix::rows(&a, terms), Matrix::rows(&b, columns));
+            pool.install(|| product(&mut out, left, right, None, Units::chosen().unwrap_or(Units::Plain)));
+            out
+        };
+        let alone = by(1);
+        assert!([2, 3, 7].into_iter().all(|threads| by(threads) == alone));
+    }
+
+    #[test]
+    fn tasks_are_whole_panels_that_stay_near() {
+        assert_eq!(task_shape(2048, 384, 1536), [672, 384]);
+        assert_eq!(task_shape(1, 768, 50_257), [32, 3168]);
+        assert_eq!(task_shape(40, 1 << 20, 10), [32, 32]);
+    }
+}
