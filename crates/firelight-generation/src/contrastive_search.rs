@@ -173,12 +173,12 @@ impl<M: HiddenStates> Contrast<'_, M> {
     /// The `top_k` most probable tokens with their probabilities, best first.
     fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
         let history = History::new(&self.ids, self.prompt);
-        let logits = self.processors.processed(&history, &self.logits, step, 0)?;
-        let probabilities = softmax(&logits);
-        let mut ids: Vec<usize> = (0..probabilities.len()).filter(|&id| probabilities[id] > 0.0).collect();
-        ids.sort_unstable_by(by_rank(&probabilities));
-        let admitted = ids.into_iter().filter(|&id| self.processors.admits(id as u32));
-        let found: Vec<_> = admitted.take(top_k).map(|id| (id as u32, probabilities[id])).collect();
+        let left = self.processors.processed(&history, &self.logits, step, 0)?;
+        let probabilities = softmax(left.logits());
+        let mut places: Vec<usize> = (0..probabilities.len()).filter(|&place| probabilities[place] > 0.0).collect();
+        places.sort_unstable_by(by_rank(&probabilities));
+        let ranked = places.into_iter().map(|place| (left.id(place), probabilities[place]));
+        let found: Vec<_> = ranked.filter(|&(id, _)| self.processors.admits(id)).take(top_k).collect();
         if found.is_empty() { Err(GenerationError::NothingLeft { step, row: 0 }) } else { Ok(found) }
     }
 

@@ -1,7 +1,7 @@
 //! One row of a decoding loop: its ids, the options that it is written with, and when it ends.
 
 use crate::distribution::is_distribution;
-use crate::processors::{HIDDEN, History};
+use crate::processors::History;
 use crate::sampler::Choice;
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
@@ -68,15 +68,16 @@ impl Row {
         }
         let (step, row) = (self.step(), self.number);
         let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, row, step);
-        let mut logits = self.sampler.processors.processed(&history, logits, step, row)?;
+        let mut left = self.sampler.processors.processed(&history, logits, step, row)?;
         let draw = history.draw();
         loop {
-            let id = self.sampler.choice.of(&logits, draw);
+            let place = self.sampler.choice.of(left.logits(), draw) as usize;
+            let id = left.id(place);
             if self.sampler.processors.admits(id) {
                 return Ok(id);
             }
-            logits[id as usize] = HIDDEN;
-            if !is_distribution(&logits) {
+            left.hide(place);
+            if !is_distribution(left.logits()) {
                 return Err(GenerationError::NothingLeft { step, row });
             }
         }

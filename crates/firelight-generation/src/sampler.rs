@@ -33,7 +33,7 @@ impl Choice {
         if *sampling == Sampling::Greedy { Self::Best } else { Self::Draw }
     }
 
-    /// The token that is chosen from processed logits `[V]`.
+    /// The place of the token that is chosen from processed logits: its id if these are the logits of all.
     pub(crate) fn of(self, logits: &[f64], draw: Draw) -> u32 {
         match self {
             Self::Best => best(logits),

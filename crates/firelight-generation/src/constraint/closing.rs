@@ -1,4 +1,5 @@
 //! Searches short texts that complete another one. They are found by trial: the parser says what may follow, but not how far the end is.
+//! States that lie behind the same characters look alike here, which [`explorer`](super::explorer) tells apart within a lexeme.
 
 use std::collections::HashSet;
 

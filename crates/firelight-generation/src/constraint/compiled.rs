@@ -6,18 +6,20 @@ use std::sync::OnceLock;
 use firelight_data::Tokenizer;
 use firelight_storage::{InputError, shortened};
 use llguidance::api::TopLevelGrammar;
-use llguidance::{JsonCompileOptions, Matcher, ParserFactory};
+use llguidance::{JsonCompileOptions, Matcher, ParserFactory, TokenParser};
 use serde_json::{Value, json};
 
 use super::closing::Search;
+use super::explorer::Explorer;
 use super::refusal;
 use super::vocabulary::Vocabulary;
 
 /// The bytes after which the search for the end of a text gives up.
 const LONGEST_CLOSING: usize = 1 << 15;
 
-/// The continuations that are tried for the shortest text.
+/// The continuations that are tried for the shortest text, and the states of the lexer that are looked at.
 const TRIALS: usize = 4000;
+const STATES: usize = 1000;
 
 /// What the user gave.
 #[derive(Clone, Debug)]
@@ -39,13 +41,14 @@ impl fmt::Display for Source {
 
 impl Source {
     /// The parser at the beginning of a text, or the message of llguidance.
-    fn matcher(&self, vocabulary: &Vocabulary) -> Result<Matcher, String> {
+    pub(super) fn parser(&self, vocabulary: &Vocabulary) -> Result<TokenParser, String> {
         let parser = ParserFactory::new_simple(&vocabulary.env).and_then(|mut factory| {
             factory.quiet().limits_mut().verbose_errors = false;
             factory.create_parser(self.grammar())
         });
-        let matcher = Matcher::new(parser);
-        matcher.get_error().map_or(Ok(matcher), Err)
+        let mut parser = parser.map_err(|error| error.to_string())?;
+        parser.start_without_prompt();
+        Ok(parser)
     }
 
     fn grammar(&self) -> TopLevelGrammar {
@@ -80,6 +83,8 @@ fn on_one_line(schema: &Value) -> Value {
 pub(super) struct Compiled {
     source: Source,
     vocabulary: Vocabulary,
+    /// At the beginning of a text, for [`explored`](Self::explored).
+    parser: TokenParser,
     /// At the beginning of a text.
     matcher: Matcher,
     /// The shortest known text that satisfies it.
@@ -91,9 +96,10 @@ pub(super) struct Compiled {
 impl Compiled {
     pub(super) fn new(source: Source, tokenizer: &Tokenizer) -> Result<Self, InputError> {
         let vocabulary = Vocabulary::of(tokenizer)?;
-        let mut matcher = source.matcher(&vocabulary).map_err(|reason| refusal::of_message(&source, &reason))?;
-        match shortest(&mut matcher, &vocabulary) {
-            Some(closing) => Ok(Self { source, vocabulary, matcher, closing, of_bytes: OnceLock::new() }),
+        let parser = source.parser(&vocabulary).map_err(|reason| refusal::of_message(&source, &reason))?;
+        let mut matcher = matcher_at(&parser);
+        match shortest(&parser, &mut matcher, &vocabulary) {
+            Some(closing) => Ok(Self { source, vocabulary, parser, matcher, closing, of_bytes: OnceLock::new() }),
             None => Err(Self::unwritable(&source, &vocabulary)),
         }
     }
@@ -101,7 +107,8 @@ impl Compiled {
     /// The error if the tokenizer can write no text that satisfies it.
     fn unwritable(source: &Source, vocabulary: &Vocabulary) -> InputError {
         let bytes = Vocabulary::bytes();
-        let text = source.matcher(&bytes).ok().and_then(|mut matcher| shortest(&mut matcher, &bytes));
+        let parser = source.parser(&bytes).ok();
+        let text = parser.and_then(|parser| shortest(&parser, &mut matcher_at(&parser), &bytes));
         let missing = text.and_then(|text| vocabulary.missing(&String::from_utf8_lossy(&text)));
         refusal::of_text(source, missing)
     }
@@ -123,6 +130,15 @@ impl Compiled {
         self.matcher.deep_clone()
     }
 
+    /// Bytes that complete the text of these tokens, of the fewest characters that are found, at most `most`, among as many states of the lexer.
+    pub(super) fn explored(&self, ids: &[u32], most: usize, states: usize) -> Option<Vec<u8>> {
+        let mut parser = self.parser.deep_clone();
+        for &id in ids {
+            parser.consume_token(id).ok()?;
+        }
+        Explorer::new(parser, &self.vocabulary).shortest(most, states)
+    }
+
     pub(super) fn needs(&self) -> usize {
         self.vocabulary.tokens(&self.closing).map_or(0, |tokens| tokens.len())
     }
@@ -130,7 +146,7 @@ impl Compiled {
     pub(super) fn accepts(&self, text: &str) -> bool {
         let of_bytes = || {
             let bytes = Vocabulary::bytes();
-            self.source.matcher(&bytes).ok().map(|matcher| (bytes, matcher))
+            self.source.parser(&bytes).ok().map(|parser| (bytes, matcher_at(&parser)))
         };
         let Some((vocabulary, matcher)) = self.of_bytes.get_or_init(of_bytes) else { return false };
         Search { matcher: &mut matcher.deep_clone(), vocabulary }.completes(text.as_bytes())
@@ -143,11 +159,19 @@ impl fmt::Debug for Compiled {
     }
 }
 
-/// The text of the fewest tokens that the searches find.
-fn shortest(matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
+/// A matcher at the place of a parser.
+fn matcher_at(parser: &TokenParser) -> Matcher {
+    Matcher::new(Ok(parser.deep_clone()))
+}
+
+/// The text of the fewest tokens that the searches find; parser and matcher are at its beginning.
+fn shortest(parser: &TokenParser, matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
     let mut search = Search { matcher, vocabulary };
-    let straight = search.straight(LONGEST_CLOSING);
-    let most =
-        straight.as_ref().and_then(|text| vocabulary.tokens(text)).map_or(LONGEST_CLOSING, |tokens| tokens.len());
-    search.wide(TRIALS, most.saturating_sub(1)).or(straight)
+    let explored = Explorer::new(parser.deep_clone(), vocabulary).shortest(LONGEST_CLOSING, STATES);
+    let explored = explored.filter(|text| search.completes(text));
+    let straight = search.straight(explored.as_ref().map_or(LONGEST_CLOSING, |text| 2 * text.len()));
+    let tokens = |text: &Vec<u8>| vocabulary.tokens(text).map_or(LONGEST_CLOSING, |tokens| tokens.len());
+    let known = straight.into_iter().chain(explored).min_by_key(tokens);
+    let most = known.as_ref().map_or(LONGEST_CLOSING, tokens);
+    search.wide(TRIALS, most.saturating_sub(1)).or(known)
 }

@@ -7,10 +7,11 @@
 //!
 //! The `llguidance` crate (<https://github.com/guidance-ai/llguidance>) parses the grammar and says which tokens may follow: an Earley parser
 //! over a lexer of derivatives. This module adds the bytes of a tokenizer's ids, the end of a text by a stop token or by its length limit,
-//! errors, and a copy for each beam.
+//! errors, and a copy for each beam. Closings are found in the states of the lexer ([`explorer`]) and by trial ([`closing`]).
 
 mod closing;
 mod compiled;
+mod explorer;
 mod processor;
 mod refusal;
 #[cfg(test)]

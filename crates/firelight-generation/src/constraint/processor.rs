@@ -20,7 +20,7 @@ const LEFT: usize = 12;
 /// The bytes, for each token that there is room for, after which the search for a closing gives up.
 const BYTES_A_TOKEN: usize = 6;
 
-/// The continuations that are tried after a chosen token if the direct way to an end is too long.
+/// The states of the lexer, and then the continuations, that are tried after a chosen token if the direct way to an end is too long.
 const TRIALS: usize = 300;
 
 /// Hides the tokens that no text with this [`Constraint`](super::Constraint) continues with, and stop tokens where the text may not end.
@@ -32,6 +32,8 @@ pub(crate) struct Constrained {
     matcher: Matcher,
     max_new_tokens: usize,
     stop_tokens: Vec<u32>,
+    /// What the matcher has read.
+    ids: Vec<u32>,
     written: usize,
     /// None if the text cannot be completed, because a token was written that does not belong there.
     closing: Option<Vec<u8>>,
@@ -48,6 +50,7 @@ impl Constrained {
             matcher,
             max_new_tokens,
             stop_tokens: stop_tokens.to_vec(),
+            ids: Vec::new(),
             written: 0,
             closing,
             admitted: None,
@@ -97,7 +100,17 @@ impl Constrained {
         let quick = search.end_of(known, room);
         let straight = |search: &mut Search<'_>| search.straight(room.saturating_mul(BYTES_A_TOKEN));
         let quick = quick.or_else(|| straight(&mut search).filter(|text| search.vocabulary.fits(text, room)));
-        quick.or_else(|| search.wide(trials, room))
+        quick.or_else(|| self.explored(room, trials)).or_else(|| self.search().wide(trials, room))
+    }
+
+    /// Bytes that complete the text and fit into `room` tokens, found among `trials` states of the lexer.
+    fn explored(&mut self, room: usize, trials: usize) -> Option<Vec<u8>> {
+        if trials == 0 {
+            return None;
+        }
+        let text = self.compiled.explored(&self.ids, room.saturating_mul(BYTES_A_TOKEN), trials)?;
+        let fits = self.compiled.vocabulary().fits(&text, room);
+        (fits && self.search().completes(&text)).then_some(text)
     }
 
     /// Bytes that complete the text after a token, if they fit into the room that it leaves.
@@ -107,7 +120,9 @@ impl Constrained {
         if self.matcher.try_consume_tokens(&[token]).ok()? == 0 {
             return None;
         }
+        self.ids.push(token);
         let closing = self.closing_within(room, &known, trials);
+        self.ids.pop();
         self.matcher.rollback(1).ok()?;
         closing
     }
@@ -171,6 +186,7 @@ impl LogitsProcessor for Constrained {
         let known = self.admitted.take().filter(|(token, _)| *token == chosen).map(|(_, closing)| closing);
         let closing = known.or_else(|| self.closing_behind(chosen, TRIALS));
         let belongs = self.matcher.try_consume_tokens(&[chosen]).is_ok_and(|taken| taken == 1);
+        self.ids.push(chosen);
         self.written += 1;
         // Without room for a closing the text goes on until its limit.
         self.closing = belongs.then(|| closing.unwrap_or_default());
@@ -188,11 +204,12 @@ impl LogitsProcessor for Constrained {
 
 impl Clone for Constrained {
     fn clone(&self) -> Self {
-        let Self { compiled, stop_tokens, closing, admitted, .. } = self;
+        let Self { compiled, stop_tokens, ids, closing, admitted, .. } = self;
         Self {
             compiled: compiled.clone(),
             matcher: self.matcher.deep_clone(),
             stop_tokens: stop_tokens.clone(),
+            ids: ids.clone(),
             closing: closing.clone(),
             admitted: admitted.clone(),
             ..*self

@@ -119,6 +119,10 @@ fn every_text_satisfies_a_regular_expression_at_every_limit() {
         ("\"([^\"\\\\]|\\\\.)*\"", 2),
         ("é?[ü🙂]+", 2),
         ("(ab|abcd)(ef|cdef)", 4),
+        ("( [a-z]+)+ (love|death)[.]", 8),
+        ("[a-z]{3,}(ab|cd)x", 6),
+        ("(a[a-z]{30}|z[a-z]zq)", 4),
+        ("(love|death)( [a-z]+)+ (love|death)", 11),
         ("", 0),
     ] {
         let constraint = regex(pattern);
@@ -262,6 +266,47 @@ fn texts_of_all_sorts_of_tokenizers_satisfy_it() {
                 assert!(valid.is_valid(&value) && (written.has_ended || written.tokens == most), "{config}: {value}");
             }
         }
+    }
+}
+
+/// Words that look like the end of the text, letter by letter.
+#[test]
+fn words_before_an_end_of_letters_are_closed() {
+    let lines = "we love the death of a star, and a star may love it so. ".repeat(20);
+    for config in [TokenizerConfig::Char, TokenizerConfig::Bpe { vocab_size: 300 }] {
+        let tokenizer = Tokenizer::train(&config, &lines).unwrap();
+        let constraint = Constraint::regex("( [a-z]+)+ (love|death)[.]", &tokenizer).unwrap();
+        let least = constraint.needs();
+        assert!(least <= 8, "{config}: {:?}", constraint.closing());
+        for (seed, most) in (least..least + 20).chain([100]).enumerate() {
+            let written = write(&constraint, &tokenizer, most, seed as u64);
+            assert!(constraint.accepts(&written.text) && written.tokens <= most, "{config}: {:?}", written.text);
+        }
+    }
+    let verse =
+        Constraint::lark("start: (\" \" WORD)+ \" \" (\"love\" | \"death\") \".\"\nWORD: /[a-z]+/", &bytes()).unwrap();
+    assert_eq!(verse.needs(), 8, "{:?}", verse.closing());
+    for most in (8..30).chain([80]) {
+        let text = write(&verse, &bytes(), most, most as u64).text;
+        assert!(verse.accepts(&text), "{text:?}");
+    }
+}
+
+#[test]
+fn words_before_an_end_of_letters_are_closed_in_nested_json() {
+    let line = json!({"type": "string", "pattern": "^( [a-z]+)+ (love|death)[.]$"});
+    let verse = json!({"type": "array", "minItems": 1, "items": line});
+    let schema = json!({
+        "type": "object", "required": ["verses"], "additionalProperties": false,
+        "properties": {"verses": {"type": "array", "minItems": 2, "items": verse}},
+    });
+    let (constraint, valid) =
+        (Constraint::json_schema(&schema, &bytes()).unwrap(), jsonschema::validator_for(&schema).unwrap());
+    let least = constraint.needs();
+    for (seed, most) in (least..least + 12).chain([200]).enumerate() {
+        let text = write(&constraint, &bytes(), most, seed as u64).text;
+        let value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        assert!(valid.is_valid(&value), "{text}");
     }
 }
 

@@ -27,9 +27,16 @@ pub struct ContrastiveDecoding<M: Autoregressive> {
 }
 
 impl<M: Autoregressive> ContrastiveDecoding<M> {
-    /// Uses the strength `β = 0.5` and the plausibility `α = 0.1` of O'Brien and Lewis.
+    /// The strength `β` of O'Brien and Lewis.
+    pub const STRENGTH: f64 = 0.5;
+
+    /// The plausibility `α` of O'Brien and Lewis.
+    pub const PLAUSIBILITY: f64 = 0.1;
+
+    /// Uses [`STRENGTH`](Self::STRENGTH) and [`PLAUSIBILITY`](Self::PLAUSIBILITY).
     pub fn new(amateur: Arc<M>) -> Self {
-        Self { amateur, strength: 0.5, plausibility: 0.1, reader: Mutex::default() }
+        let (strength, plausibility) = (Self::STRENGTH, Self::PLAUSIBILITY);
+        Self { amateur, strength, plausibility, reader: Mutex::default() }
     }
 
     /// Sets the strength `β`.

@@ -14,6 +14,10 @@ impl LogitsProcessor for MinP {
         hide_below(logits, least);
     }
 
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }

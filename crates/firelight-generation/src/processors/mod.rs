@@ -7,6 +7,7 @@ mod bans;
 mod contrastive;
 mod dry;
 mod history;
+mod left;
 mod min_p;
 mod mirostat;
 mod no_repeat_ngram;
@@ -35,6 +36,7 @@ pub use top_p::TopP;
 pub use typical::Typical;
 pub use xtc::Xtc;
 
+use self::left::Left;
 use crate::GenerationError;
 use crate::distribution::is_distribution;
 pub use crate::distribution::softmax;
@@ -87,6 +89,12 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
+    /// Whether it looks at the logits and their order alone, so that neither ids nor hidden tokens make a difference to it. Then `process` may be
+    /// given the logits of the tokens that are not hidden, which is faster. Default: false.
+    fn ignores_ids(&self) -> bool {
+        false
+    }
+
     /// A copy with its state: every row and every beam has its own.
     fn boxed(&self) -> Box<dyn LogitsProcessor>;
 }
@@ -108,10 +116,19 @@ impl Processors {
 
     /// [`LogitsProcessor::process`] of each.
     pub fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
-        self.0.iter_mut().for_each(|processor| processor.process(history, logits));
+        let mut left = Left::of(logits);
+        self.run(history, &mut left);
+        left.widen();
     }
 
-    /// The logits `[V]` of a row after all processors, in double precision.
+    fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
+        for processor in &mut self.0 {
+            let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
+            processor.process(history, logits);
+        }
+    }
+
+    /// What all processors leave of the logits `[V]` of a row, in double precision.
     ///
     /// # Errors
     /// If the model's logits are no distribution, or the processors leave none. `step` and `row` stand in the message.
@@ -121,13 +138,14 @@ impl Processors {
         logits: &[f32],
         step: usize,
         row: usize,
-    ) -> Result<Vec<f64>, GenerationError> {
-        let mut logits: Vec<f64> = logits.iter().map(|&logit| f64::from(logit)).collect();
-        if !is_distribution(&logits) {
+    ) -> Result<Left<Vec<f64>>, GenerationError> {
+        let mut left = Left::of(logits.iter().map(|&logit| f64::from(logit)).collect::<Vec<f64>>());
+        if !is_distribution(left.logits()) {
             return Err(GenerationError::NonFiniteLogits { step, row });
         }
-        self.process(history, &mut logits);
-        if is_distribution(&logits) { Ok(logits) } else { Err(GenerationError::NothingLeft { step, row }) }
+        self.run(history, &mut left);
+        left.narrow();
+        if is_distribution(left.logits()) { Ok(left) } else { Err(GenerationError::NothingLeft { step, row }) }
     }
 
     /// [`LogitsProcessor::admits`] of all.

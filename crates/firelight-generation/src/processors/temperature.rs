@@ -17,6 +17,10 @@ impl LogitsProcessor for Temperature {
         }
     }
 
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }

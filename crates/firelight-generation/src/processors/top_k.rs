@@ -28,6 +28,10 @@ impl LogitsProcessor for TopK {
         }
     }
 
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }

@@ -18,6 +18,10 @@ impl LogitsProcessor for TopNSigma {
         hide_below(logits, largest(&known) - self.0 * sigma);
     }
 
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }

@@ -22,6 +22,10 @@ impl LogitsProcessor for TopP {
         hide(logits, &ids[nucleus.min(ids.len())..]);
     }
 
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }

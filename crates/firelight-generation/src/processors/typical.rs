@@ -16,19 +16,23 @@ impl LogitsProcessor for Typical {
             return;
         }
         let probabilities = softmax(logits);
-        let mut ids: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > HIDDEN).collect();
-        let Some(last) = ids.len().checked_sub(1) else { return };
+        let ids: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > HIDDEN).collect();
         let entropy: f64 = ids.iter().map(|&id| -probabilities[id] * ln(probabilities[id])).sum();
         let distance = |id: usize| (-ln(probabilities[id]) - entropy).abs();
-        ids.sort_by(|&a, &b| distance(a).total_cmp(&distance(b)));
+        let mut nearest: Vec<(usize, f64)> = ids.into_iter().map(|id| (id, distance(id))).collect();
+        nearest.sort_by(|(_, a), (_, b)| a.total_cmp(b));
         let mut total = 0.0;
-        let reached = ids.iter().position(|&id| {
+        let reached = nearest.iter().position(|&(id, _)| {
             total += probabilities[id];
             total >= self.0
         });
-        let farthest = distance(ids[reached.unwrap_or(last)]);
-        let beyond: Vec<usize> = ids.into_iter().filter(|&id| distance(id) > farthest).collect();
-        hide(logits, &beyond);
+        let Some((_, farthest)) = reached.map(|place| nearest[place]) else { return };
+        let beyond = nearest.into_iter().filter(|(_, distance)| *distance > farthest);
+        hide(logits, &beyond.map(|(id, _)| id).collect::<Vec<_>>());
+    }
+
+    fn ignores_ids(&self) -> bool {
+        true
     }
 
     fn boxed(&self) -> Box<dyn LogitsProcessor> {

@@ -36,6 +36,10 @@ impl LogitsProcessor for Xtc {
         hide(logits, &top);
     }
 
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }

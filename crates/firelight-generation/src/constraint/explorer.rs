@@ -1,0 +1,261 @@
+//! Searches the shortest text that completes another one among the states of llguidance's lexer, breadth first.
+//!
+//! Within a lexeme the state of the lexer is all that decides what may follow, so that each is visited once, by the shortest text that leads to it:
+//! no text of fewer characters completes a regular expression, which is one lexeme. Behind a lexeme the stack of the parser counts, too, which cannot
+//! be seen. Of the texts of one length that begin a lexeme in the same state, the first one is followed.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+
+use llguidance::derivre::StateID;
+use llguidance::earley::ParserRecognizer;
+use llguidance::toktrie::Recognizer;
+use llguidance::{TokenParser, panic_utils};
+
+use super::vocabulary::Vocabulary;
+
+/// The longest text that is looked at.
+const LONGEST: usize = 500;
+
+/// How many texts of one length may begin a lexeme.
+const BEGUN: usize = 8;
+
+/// A parser at the end of a text, and the states that were found behind it.
+pub(super) struct Explorer<'a> {
+    parser: TokenParser,
+    vocabulary: &'a Vocabulary,
+    seen: Seen,
+}
+
+/// One text of the search.
+struct Place {
+    text: Vec<u8>,
+    /// The number of the lexeme in which it ends, 0 for the one in which the search begins.
+    lexeme: usize,
+    /// Whether a lexeme may end with it.
+    may_end: bool,
+}
+
+/// What texts have led to.
+#[derive(Default)]
+struct Seen {
+    /// The states of each lexeme, by its number.
+    states: HashSet<(usize, StateID)>,
+    /// The states in which texts of the present length begin a lexeme.
+    begun: HashSet<StateID>,
+    /// How many lexemes were begun.
+    lexemes: usize,
+}
+
+impl<'a> Explorer<'a> {
+    /// A search behind the text that the parser has read.
+    pub(super) fn new(parser: TokenParser, vocabulary: &'a Vocabulary) -> Self {
+        Self { parser, vocabulary, seen: Seen::default() }
+    }
+
+    /// The text of the fewest characters, at most `most`, that completes the one before it. Gives up after so many states.
+    pub(super) fn shortest(mut self, most: usize, states: usize) -> Option<Vec<u8>> {
+        // A panic of llguidance is no end: the parser is the search's own.
+        panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(self.search(most.min(LONGEST), states)))).ok()?
+    }
+
+    fn search(&mut self, most: usize, mut states: usize) -> Option<Vec<u8>> {
+        let mut places = vec![Place { text: Vec::new(), lexeme: 0, may_end: true }];
+        for _ in 0..=most {
+            let end = self.end_among(&places);
+            places.truncate(states);
+            if end.is_some() || places.is_empty() {
+                return end;
+            }
+            states -= places.len();
+            places = self.continued(&places);
+        }
+        None
+    }
+
+    /// Of these texts the one of the fewest tokens that completes the text.
+    fn end_among(&mut self, places: &[Place]) -> Option<Vec<u8>> {
+        let (vocabulary, parser) = (self.vocabulary, &mut self.parser);
+        let end = vocabulary.len() as u32;
+        let ends = places.iter().filter(|place| place.may_end).filter_map(|place| {
+            let mut tokens = vocabulary.tokens(&place.text)?;
+            tokens.push(end);
+            let valid = parser.validate_tokens_raw(&tokens).ok()?;
+            (valid == tokens.len()).then_some((valid, place))
+        });
+        ends.min_by_key(|(tokens, _)| *tokens).map(|(_, place)| place.text.clone())
+    }
+
+    /// The texts of one character more that lead to a new state.
+    fn continued(&mut self, places: &[Place]) -> Vec<Place> {
+        let (vocabulary, seen) = (self.vocabulary, &mut self.seen);
+        seen.begun.clear();
+        self.parser.parser.with_recognizer(|recognizer| {
+            recognizer.trie_started("closing");
+            let mut found = Vec::new();
+            let mut text: &[u8] = &[];
+            for place in places {
+                if !go(recognizer, text, &place.text) {
+                    break; // The lexer has grown too large.
+                }
+                found.extend(seen.behind(place, recognizer, vocabulary));
+                text = &place.text;
+            }
+            recognizer.trie_finished();
+            found
+        })
+    }
+}
+
+impl Seen {
+    /// The continuations by one character that lead to a new state. The recognizer stays at the end of the text.
+    fn behind(&mut self, place: &Place, recognizer: &mut ParserRecognizer<'_>, vocabulary: &Vocabulary) -> Vec<Place> {
+        let (ends, others) = vocabulary.units();
+        let mut found = Vec::new();
+        for character in ends.iter().chain(others).map(|&id| vocabulary.written(id)) {
+            let before = lexemes(recognizer);
+            if !push(recognizer, character) {
+                continue;
+            }
+            let state = recognizer.lexer_state();
+            let is_same = lexemes(recognizer) == before;
+            let may_end = !is_same || !recognizer.lexer_mut().try_lexeme_end(state).is_error();
+            let lexeme = if is_same { self.within(place.lexeme, state) } else { self.beginning(state) };
+            if let Some(lexeme) = lexeme {
+                found.push(Place { text: [&place.text[..], character].concat(), lexeme, may_end });
+            }
+            recognizer.pop_bytes(character.len());
+        }
+        found
+    }
+
+    /// The lexeme of a text that leads to a state within it, if that is new.
+    fn within(&mut self, lexeme: usize, state: StateID) -> Option<usize> {
+        self.states.insert((lexeme, state)).then_some(lexeme)
+    }
+
+    /// The number of a lexeme that begins in a state, if no text of the same length begins one there.
+    fn beginning(&mut self, state: StateID) -> Option<usize> {
+        if self.begun.len() == BEGUN || !self.begun.insert(state) {
+            return None;
+        }
+        self.lexemes += 1;
+        self.within(self.lexemes, state)
+    }
+}
+
+/// Goes from the end of one text to that of another, by way of what both begin with.
+fn go(recognizer: &mut ParserRecognizer<'_>, from: &[u8], to: &[u8]) -> bool {
+    let same = from.iter().zip(to).take_while(|(from, to)| from == to).count();
+    recognizer.pop_bytes(from.len() - same);
+    push(recognizer, &to[same..])
+}
+
+/// Goes on with all of these bytes; if they may not follow, stays where it is.
+fn push(recognizer: &mut ParserRecognizer<'_>, bytes: &[u8]) -> bool {
+    let pushed = bytes.iter().take_while(|byte| recognizer.try_push_byte(**byte)).count();
+    if pushed < bytes.len() {
+        recognizer.pop_bytes(pushed);
+    }
+    pushed == bytes.len()
+}
+
+/// How often a lexeme was begun. It rises with each byte that ends one.
+fn lexemes(recognizer: &mut ParserRecognizer<'_>) -> usize {
+    let stats = recognizer.stats_mut();
+    stats.rows + stats.cached_rows
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::compiled::Source;
+    use super::*;
+
+    /// A regular expression's parser at the beginning of a text, by bytes.
+    fn parser(pattern: &str, vocabulary: &Vocabulary) -> TokenParser {
+        Source::Regex(pattern.into()).parser(vocabulary).unwrap()
+    }
+
+    /// The shortest end of a text that is found among 1,000 states.
+    fn end_of(pattern: &str, text: &str) -> Option<String> {
+        let vocabulary = Vocabulary::bytes();
+        let mut parser = parser(pattern, &vocabulary);
+        text.bytes().for_each(|byte| assert_eq!(parser.consume_token(byte.into()).unwrap(), 0));
+        let end = Explorer::new(parser, &vocabulary).shortest(LONGEST, 1000)?;
+        Some(String::from_utf8(end).unwrap())
+    }
+
+    #[test]
+    fn no_text_of_a_regular_expression_is_shorter() {
+        for (pattern, length) in [
+            ("", 0),
+            ("( [a-z]+)+ (love|death)[.]", 8),
+            ("[a-z]{3,}(ab|cd)x", 6),
+            ("(a[a-z]{30}|z[a-z]zq)", 4),
+            ("([a-z]+ )*(if|iffy) [a-z]{2}!", 6),
+            ("([ab]c){20}(love|x[a-z])", 42),
+            ("[a-zé]*é[a-z]{2}ü", 6),
+        ] {
+            assert_eq!(end_of(pattern, "").map(|end| end.len()), Some(length), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_text_that_was_begun_is_ended() {
+        for (text, end) in [(" dark l", "ove."), (" dark deat", "h."), (" a death", "."), (" a love.", "")] {
+            assert_eq!(end_of("( [a-z]+)+ (love|death)[.]", text).as_deref(), Some(end), "{text}");
+        }
+        assert_eq!(end_of("(love|death)( [a-z]+)+ (love|death)", "d").map(|end| end.len()), Some("eath a love".len()));
+    }
+
+    #[test]
+    fn what_is_out_of_reach_is_not_found() {
+        assert_eq!(end_of("[ab]{400}x|[ab]{600}", "").map(|end| end.len()), Some(401));
+        assert_eq!(end_of("[ab]{600}", ""), None, "it is too long");
+        let vocabulary = Vocabulary::bytes();
+        let shortest = |most, states| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(most, states);
+        assert_eq!(shortest(5, 5).map(|text| text.len()), Some(5));
+        assert_eq!((shortest(4, 100), shortest(100, 4)), (None, None));
+    }
+
+    /// Regular expressions over a, b and c.
+    fn pattern() -> impl Strategy<Value = String> {
+        let letters = proptest::sample::select(vec!["a", "b", "c", "[ab]", "[a-c]"]).prop_map(String::from);
+        letters.prop_recursive(4, 12, 3, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 2..4).prop_map(|parts| parts.concat()),
+                proptest::collection::vec(inner.clone(), 2..4).prop_map(|parts| format!("({})", parts.join("|"))),
+                (inner, proptest::sample::select(vec!["*", "+", "?", "{2}"]))
+                    .prop_map(|(part, of)| format!("({part}){of}")),
+            ]
+        })
+    }
+
+    /// All texts of a, b and c with this length.
+    fn texts(length: usize) -> Vec<Vec<u8>> {
+        (0..length).fold(vec![Vec::new()], |texts, _| {
+            texts.iter().flat_map(|text| b"abc".map(|byte| [&text[..], &[byte]].concat())).collect()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(48))]
+
+        #[test]
+        fn the_shortest_of_all_texts_is_found(pattern in pattern()) {
+            let vocabulary = Vocabulary::bytes();
+            let mut tried = parser(&pattern, &vocabulary);
+            let mut is_valid = |text: &Vec<u8>| {
+                let tokens: Vec<u32> = text.iter().map(|&byte| u32::from(byte)).chain([256]).collect();
+                tried.validate_tokens_raw(&tokens).unwrap() == tokens.len()
+            };
+            let found = end_of(&pattern, "").unwrap();
+            prop_assert!(is_valid(&found.clone().into_bytes()));
+            for length in 0..found.len().min(6) {
+                prop_assert!(!texts(length).iter().any(&mut is_valid), "{pattern}: {found}");
+            }
+        }
+    }
+}
