@@ -99,6 +99,7 @@ pub use position::{
     Positions, Rotary, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, Rotation, ScoreBias, ShawPosition,
     Sinusoidal, T5Bias,
 };
+pub use precision::cast_parameters;
 pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;
 pub use state::{Compression, RecurrentState, State};

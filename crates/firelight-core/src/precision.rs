@@ -15,10 +15,16 @@ use std::borrow::Cow;
 pub(crate) struct Precision(pub(crate) Option<FloatDType>);
 
 impl Precision {
+    /// That of an input of half precision, where the pass names none.
+    pub(crate) fn or_of<const D: usize>(self, x: &Tensor<D>) -> Self {
+        let is_half = matches!(x.dtype(), DType::F16 | DType::BF16);
+        Self(self.0.or_else(|| is_half.then(|| x.dtype().into())))
+    }
+
     /// A tensor of the pass in its type.
     pub(crate) fn tensor<const D: usize>(self, x: Tensor<D>) -> Tensor<D> {
         match self.0 {
-            Some(dtype) => x.cast(dtype),
+            Some(dtype) => firelight_kernels::cast(x, dtype),
             None => x,
         }
     }
@@ -26,7 +32,7 @@ impl Precision {
     /// A module whose parameters are cast. Gradients flow through to its own.
     pub(crate) fn module<M: Module>(self, module: &M) -> Cow<'_, M> {
         match self.0 {
-            Some(dtype) => Cow::Owned(cast(module.clone(), dtype)),
+            Some(dtype) => Cow::Owned(cast_parameters(module.clone(), dtype)),
             None => Cow::Borrowed(module),
         }
     }
@@ -34,7 +40,7 @@ impl Precision {
     /// What the blocks of a pass share, in its type.
     pub(crate) fn context(self, context: LayerContext) -> LayerContext {
         let Some(dtype) = self.0 else { return context };
-        let mut context = context.exchanged(&mut |tensor| tensor.cast(dtype));
+        let mut context = context.exchanged(&mut |tensor| firelight_kernels::cast(tensor, dtype));
         context.attention.rotation = context.attention.rotation.map(|rotation| rotation.cast(dtype));
         context
     }
@@ -42,11 +48,19 @@ impl Precision {
 
 /// A tensor in single precision if it is of half precision.
 pub(crate) fn widened<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(FloatDType::F32) } else { x }
+    if matches!(x.dtype(), DType::F16 | DType::BF16) { firelight_kernels::cast(x, FloatDType::F32) } else { x }
 }
 
 /// `module` with its parameters in `dtype`.
-pub(crate) fn cast<M: Module>(module: M, dtype: FloatDType) -> M {
+///
+/// ```
+/// use burn::tensor::{DType, Device, FloatDType};
+/// use firelight_core::{LinearConfig, cast_parameters};
+///
+/// let layer = cast_parameters(LinearConfig::new(2, 3).init(&Device::flex()), FloatDType::BF16);
+/// assert_eq!(layer.weight.val().dtype(), DType::BF16);
+/// ```
+pub fn cast_parameters<M: Module>(module: M, dtype: FloatDType) -> M {
     module.map(&mut Cast(dtype))
 }
 
@@ -54,7 +68,7 @@ struct Cast(FloatDType);
 
 impl ModuleMapper for Cast {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        param.map(|tensor| tensor.cast(self.0))
+        param.map(|tensor| firelight_kernels::cast(tensor, self.0))
     }
 }
 

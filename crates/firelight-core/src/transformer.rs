@@ -22,7 +22,7 @@ use crate::linear::Linear;
 use crate::norm::Norm;
 use crate::pass::Pass;
 use crate::position::{Position, PositionScheme, Positions};
-use crate::precision::cast;
+use crate::precision::cast_parameters;
 use crate::recompute::forward_recomputed;
 use crate::residual::ResidualStream;
 use crate::state::{State, differing_sizes};
@@ -170,7 +170,7 @@ impl<L: Layer + 'static> Transformer<L> {
         pass.begin([batch, len], &x.device());
         let visible = VisibleTokens::new(input, pass, [batch, seq_len], x.device());
         let positions = visible.positions(seq_len);
-        let (precision, dtype) = (pass.precision(), x.dtype());
+        let (precision, dtype) = (pass.precision().or_of(&x), x.dtype());
         let contexts = self.contexts(&visible, &positions, input, pass).map(|context| precision.context(context));
         let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
         pass.trace_embeddings(&stream);
@@ -189,7 +189,7 @@ impl<L: Layer + 'static> Transformer<L> {
             Some(norm) => stream.normed(&precision.module(norm)).1,
             None => stream.into_sum(),
         };
-        x.cast(dtype)
+        firelight_kernels::cast(x, dtype.into())
     }
 
     /// The stack with the parameters of its blocks and its final norm in `dtype`: half the memory for inference. Give the type
@@ -212,8 +212,8 @@ impl<L: Layer + 'static> Transformer<L> {
     /// assert_eq!(run(&smaller).into_data(), run(&stack).into_data());
     /// ```
     pub fn cast(mut self, dtype: FloatDType) -> Self {
-        self.blocks = cast(self.blocks, dtype);
-        self.norm = self.norm.map(|norm| cast(norm, dtype));
+        self.blocks = cast_parameters(self.blocks, dtype);
+        self.norm = self.norm.map(|norm| cast_parameters(norm, dtype));
         self
     }
 

@@ -1,7 +1,7 @@
 //! Half precision on the CPU: operations widen their inputs to `f32`, compute there, and round their output once. Gradients
 //! are rounded once, too, where they leave the operation.
 
-use burn::tensor::{DType, Tensor};
+use burn::tensor::{DType, FloatDType, Tensor};
 
 /// Whether a tensor holds `f16` or `bf16` on a backend whose kernels compute in `f32` and `f64` alone.
 pub(crate) fn is_half<const D: usize>(x: &Tensor<D>) -> bool {
@@ -10,7 +10,7 @@ pub(crate) fn is_half<const D: usize>(x: &Tensor<D>) -> bool {
 
 /// The same numbers in single precision if they are of half precision.
 pub(crate) fn widen<const D: usize>(x: Tensor<D>) -> Tensor<D> {
-    if matches!(x.dtype(), DType::F16 | DType::BF16) { x.cast(DType::F32) } else { x }
+    if matches!(x.dtype(), DType::F16 | DType::BF16) { crate::cast(x, FloatDType::F32) } else { x }
 }
 
 /// An operation on a tensor of half precision, computed in single precision; the output is rounded to the type of `x`.
@@ -18,8 +18,8 @@ pub(crate) fn in_single<const D: usize, const R: usize>(
     x: Tensor<D>,
     operation: impl FnOnce(Tensor<D>) -> Tensor<R>,
 ) -> Tensor<R> {
-    let dtype = x.dtype();
-    operation(widen(x)).cast(dtype)
+    let dtype = FloatDType::from(x.dtype());
+    crate::cast(operation(widen(x)), dtype)
 }
 
 #[cfg(test)]

@@ -55,7 +55,7 @@ impl LogitMap {
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
         self.check("logits", &x);
         #[cfg(feature = "flex")]
-        if crate::half::is_half(&x) {
+        if crate::half::is_half(&x) && (self.scale != 1.0 || self.soft_cap.is_some()) {
             return crate::half::in_single(x, |x| self.widened().forward(x));
         }
         let logits = linear(self.scaled(x), self.weight.clone(), self.scaled_bias());

@@ -6,11 +6,11 @@
 
 use burn::config::Config;
 use burn::module::Module;
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{Device, FloatDType, Int, Tensor};
 use firelight_core::{
     AdapterConfig, Cache, Compression, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead,
     LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
-    Transformer, TransformerConfig,
+    Transformer, TransformerConfig, cast_parameters,
 };
 use serde::{Deserialize, Serialize};
 
@@ -221,6 +221,20 @@ impl LanguageModel {
         self.transformer.compressed_cache(self.max_seq_len, compression)
     }
 
+    /// The model with all its parameters in `dtype`, half the memory for inference. Vectors and logits are of that type, too.
+    ///
+    /// ```
+    /// use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
+    /// use firelight_language::LanguageModelConfig;
+    ///
+    /// let model = LanguageModelConfig::new(11, 16, 2, 1).init(&Device::flex()).cast(FloatDType::BF16);
+    /// let logits = model.forward(Tensor::<2, Int>::from_ints([[3, 1, 4]], &Device::flex()));
+    /// assert_eq!((logits.dims(), logits.dtype()), ([1, 3, 11], DType::BF16));
+    /// ```
+    pub fn cast(self, dtype: FloatDType) -> Self {
+        cast_parameters(self, dtype)
+    }
+
     /// What a token of a text of `length` tokens costs.
     pub fn cost(&self, length: usize) -> Cost {
         Cost::sum([
@@ -239,8 +253,9 @@ impl LanguageModel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::{EmbeddingProjectionConfig, ProjectionPlacement};
-    use firelight_kernels::assert_close;
+    use burn::tensor::DType;
+    use firelight_core::{EmbeddingProjectionConfig, PositionConfig, ProjectionPlacement};
+    use firelight_kernels::{Difference, assert_close};
 
     #[test]
     fn published_models_are_counted_exactly() {
@@ -273,6 +288,34 @@ mod tests {
             };
             let product = hidden.reshape([6, 16]).matmul(weight).reshape([2, 3, 11]);
             assert_close(&model.forward(tokens.clone()), &((product * 8.0).tanh() * 0.5), 1e-5);
+        }
+    }
+
+    #[test]
+    fn half_precision_is_near_single_precision_with_a_cache_and_without() {
+        let device = Device::default();
+        let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2, 7], [3, 3, 0, 9]], &device);
+        let config = LanguageModelConfig::new(11, 16, 2, 2).with_max_seq_len(8);
+        for position in [PositionConfig::Learned, PositionConfig::rotary()] {
+            let config = config.clone().with_transformer(|stack| stack.with_position(position));
+            let model = config.init_with(&ParamBuilder::new(&device, 0));
+            for dtype in [FloatDType::BF16, FloatDType::F16] {
+                let half = model.clone().cast(dtype);
+                let (found, expected) = (half.forward(tokens.clone()), model.forward(tokens.clone()));
+                assert_eq!(found.dtype(), DType::from(dtype));
+                let near = |found: &Tensor<3>, expected: &Tensor<3>| {
+                    let difference =
+                        Difference::between(&found.clone().cast(DType::F32), &expected.clone().cast(DType::F32));
+                    assert!(difference.relative(0.0) < 2e-2, "{difference:?}");
+                };
+                near(&found, &expected);
+                let mut cache = half.cache();
+                let steps = (0..4).map(|at| {
+                    let mut pass = Pass::cached(&mut cache);
+                    half.logits(half.hidden(tokens.clone().narrow(1, at, 1), &SequenceInput::default(), &mut pass))
+                });
+                near(&Tensor::cat(steps.collect(), 1), &found);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ mod search;
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 use firelight_core::{Compression, ConfigError};
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{
@@ -89,6 +89,13 @@ impl TextGenerator {
     /// into the options.
     pub fn defaults(&self) -> Option<&GenerationDefaults> {
         self.defaults.as_ref()
+    }
+
+    /// Computes with all parameters in `dtype`: half precision takes half the memory, and may choose another token where two are
+    /// nearly as probable.
+    pub fn with_precision(mut self, dtype: FloatDType) -> Self {
+        self.model = self.model.cast(dtype);
+        self
     }
 
     /// Recomputes the whole window at every step; the text stays the same.

@@ -122,6 +122,19 @@ pub(crate) fn for_each_pair_of_blocks<T: Number>(
     pairs.for_each(|(index, (a, b))| body(index * block, a, b));
 }
 
+/// Numbers of another type.
+pub(crate) fn converted<A: Number, B: Number>(numbers: &[A], convert: impl Fn(A) -> B + Sync) -> Vec<B> {
+    filled(numbers.len(), |out| {
+        for_each_block(out, 1, |first, out| {
+            let numbers = &numbers[first..first + out.len()];
+            vectorised(
+                #[inline(always)]
+                || out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = convert(number)),
+            );
+        });
+    })
+}
+
 /// Rows of `d_out` numbers cut into strips of `width` columns, each with its part of every row.
 pub(crate) fn by_columns<T>(out: &mut [T], d_out: usize, width: usize) -> Vec<Vec<&mut [T]>> {
     let mut strips: Vec<Vec<&mut [T]>> = (0..d_out.div_ceil(width)).map(|_| Vec::new()).collect();

@@ -1,7 +1,8 @@
 //! The numbers of the flex kernels, `f32` and `f64`, with exponential functions that a compiler can vectorise.
 //!
-//! Everything here is free of branches, calls and fused multiply-adds: loops over it become vector instructions of
-//! whatever width [`vectorised`](super::vectorised) finds, and every width gives the same bits.
+//! Everything here is free of branches and calls: loops over it become vector instructions of whatever width
+//! [`vectorised`](super::vectorised) finds, and every width gives the same bits. Only [`mul_add`](Real::mul_add) is a call where a processor
+//! cannot do it, see [`is_fused`](super::simd::is_fused).
 
 use super::Number;
 use std::fmt::Debug;
@@ -41,6 +42,8 @@ pub(crate) trait Real:
     fn sqrt(self) -> Self;
     fn ln(self) -> Self;
     fn abs(self) -> Self;
+    /// `self * factor + term`, rounded once.
+    fn mul_add(self, factor: Self, term: Self) -> Self;
 
     /// `e^x`; 0 below the normal numbers, infinity above all numbers, NaN for NaN.
     #[inline(always)]
@@ -193,6 +196,11 @@ macro_rules! real {
             #[inline(always)]
             fn abs(self) -> Self {
                 <$real>::abs(self)
+            }
+
+            #[inline(always)]
+            fn mul_add(self, factor: Self, term: Self) -> Self {
+                <$real>::mul_add(self, factor, term)
             }
         }
     };

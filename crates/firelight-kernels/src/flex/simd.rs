@@ -25,6 +25,14 @@ pub(super) fn arch() -> Arch {
     level().arch
 }
 
+/// Whether this processor multiplies and adds in one instruction, whatever level is forced.
+pub(crate) fn is_fused() -> bool {
+    #[cfg(any(target_arch = "x86", target_arch = "x86_64"))]
+    return pulp::x86::V3::try_new().is_some();
+    #[cfg(not(any(target_arch = "x86", target_arch = "x86_64")))]
+    cfg!(target_arch = "aarch64")
+}
+
 /// Whether products of `bf16` run in tile registers.
 pub(super) fn has_tiles() -> bool {
     level().has_tiles

@@ -4,7 +4,7 @@
 use super::flex::{matrix, repeat_row};
 use super::row::{add_rows, are_long, may_be_long};
 use crate::flex::halves::{Units, product};
-use crate::flex::{Matrix, Number, contiguous, filled, for_each_block, values, vectorised};
+use crate::flex::{Matrix, Number, contiguous, converted, filled, values};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Shape, bf16};
 
@@ -59,17 +59,4 @@ fn multiply_long(x: &[bf16], weight: Matrix<'_, bf16>, bias: Option<&[bf16]>) ->
     }
     add_rows(&mut sums, Matrix::rows(&x, d_in), weight);
     converted(&sums, bf16::round)
-}
-
-/// Numbers of another type.
-fn converted<A: Number, B: Number>(numbers: &[A], convert: impl Fn(A) -> B + Sync) -> Vec<B> {
-    filled(numbers.len(), |out| {
-        for_each_block(out, 1, |first, out| {
-            let numbers = &numbers[first..first + out.len()];
-            vectorised(
-                #[inline(always)]
-                || out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = convert(number)),
-            );
-        });
-    })
 }

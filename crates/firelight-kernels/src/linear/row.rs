@@ -1,7 +1,7 @@
 //! The product of a single row, or of a few, with a large matrix, as every step of a decoder takes it. Each weight is read from memory once,
 //! so memory is what counts: it is read in long runs, on all threads. The sums of a row are the same to the bit whatever rows are beside it.
 
-use crate::flex::{Matrix, Number, Real, add_to, by_columns, halve, vectorised};
+use crate::flex::{Matrix, Number, Real, add_to, by_columns, halve, simd, vectorised};
 use rayon::prelude::*;
 use std::ops::Range;
 
@@ -41,12 +41,12 @@ pub(super) fn are_long<W: Number>(rows: usize, weight: &Matrix<'_, W>) -> bool {
         false if weight.transposed().has_whole_rows() => ROWS_FOR_COLUMNS,
         false => 0,
     };
-    (1..=most).contains(&rows) && d_in * d_out >= PARALLEL
+    simd::is_fused() && (1..=most).contains(&rows) && d_in * d_out >= PARALLEL
 }
 
 /// The same for a weight of which only the shape is known.
 pub(super) fn may_be_long(rows: usize, [d_in, d_out]: [usize; 2]) -> bool {
-    (1..=ROWS_FOR_COLUMNS).contains(&rows) && d_in * d_out >= PARALLEL
+    simd::is_fused() && (1..=ROWS_FOR_COLUMNS).contains(&rows) && d_in * d_out >= PARALLEL
 }
 
 /// `out += x weight`, for `x` in whole rows and a weight that may be of half precision.
@@ -92,7 +92,9 @@ fn sums_of<W: Number>(x: Matrix<'_, W::Sum>, weight: Matrix<'_, W>) -> Vec<W::Su
             for place in STREAMS * stretch..d_in {
                 for (row, sums) in sums.chunks_exact_mut(d_out).enumerate() {
                     let x = x.row(row)[place];
-                    sums.iter_mut().zip(weight.row(place)).for_each(|(sum, weight)| *sum += x * weight.widen());
+                    sums.iter_mut()
+                        .zip(weight.row(place))
+                        .for_each(|(sum, weight)| *sum = x.mul_add(weight.widen(), *sum));
                 }
             }
         },
@@ -106,11 +108,9 @@ fn add_places<W: Number>(sums: &mut [W::Sum], x: &[W::Sum], weight: Matrix<'_, W
     let places: [usize; STREAMS] = std::array::from_fn(|stream| stream * stretch + first);
     let (x, rows) = (places.map(|row| x[row]), places.map(|row| &weight.row(row)[..sums.len()]));
     for (column, sum) in sums.iter_mut().enumerate() {
-        let mut total = x[0] * rows[0][column].widen();
-        for stream in 1..STREAMS {
-            total += x[stream] * rows[stream][column].widen();
+        for stream in 0..STREAMS {
+            *sum = x[stream].mul_add(rows[stream][column].widen(), *sum);
         }
-        *sum += total;
     }
 }
 
@@ -147,8 +147,9 @@ fn add_streams<W: Number>(
     for (numbers, sums) in numbers.iter().zip(sums.chunks_exact_mut(d_out)) {
         for column in d_out - d_out % TILE..d_out {
             for ([a, b, c, d], [first, second, third, fourth]) in numbers.iter().zip(weights) {
-                let weights = [first, second, third, fourth].map(|row| row[column].widen());
-                sums[column] += *a * weights[0] + *b * weights[1] + *c * weights[2] + *d * weights[3];
+                for (number, row) in [(a, first), (b, second), (c, third), (d, fourth)] {
+                    sums[column] = number.mul_add(row[column].widen(), sums[column]);
+                }
             }
         }
     }
@@ -175,7 +176,8 @@ fn add_tile<W: Number, const R: usize>(
         for (row, tile) in tile.iter_mut().enumerate() {
             let [a, b, c, d] = numbers[row][set];
             for lane in 0..TILE {
-                tile[lane] += a * first[lane] + b * second[lane] + c * third[lane] + d * fourth[lane];
+                let sum = b.mul_add(second[lane], a.mul_add(first[lane], tile[lane]));
+                tile[lane] = d.mul_add(fourth[lane], c.mul_add(third[lane], sum));
             }
         }
     }
@@ -243,7 +245,7 @@ fn products<W: Number>(x: &[W::Sum], columns: [&[W]; 2]) -> [W::Sum; 2] {
 #[inline(always)]
 fn add_products<W: Number>(sums: &mut [W::Sum; LANES], x: &[W::Sum; LANES], weights: &[W; LANES]) {
     for ((sum, &x), weight) in sums.iter_mut().zip(x).zip(weights) {
-        *sum += x * weight.widen();
+        *sum = x.mul_add(weight.widen(), *sum);
     }
 }
 
@@ -253,7 +255,7 @@ fn add_products<W: Number>(sums: &mut [W::Sum; LANES], x: &[W::Sum; LANES], weig
 fn with_rest<W: Number>(lanes: &[W::Sum; LANES], x: &[W::Sum], weights: &[W]) -> W::Sum {
     let mut sum = halve(*lanes);
     for (&x, weight) in x.iter().zip(weights) {
-        sum += x * weight.widen();
+        sum = x.mul_add(weight.widen(), sum);
     }
     sum
 }

@@ -16,6 +16,7 @@ use firelight::kernels::kernel_path;
 use firelight::training::{Precision, Recompute};
 use serde_json::json;
 
+use super::precision;
 use crate::failure::Mistake;
 use crate::output;
 use measure::{Measurement, measure};
@@ -78,8 +79,8 @@ pub(crate) struct Bench {
     /// What a step of `train` computes twice to save memory: none, blocks or burn
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// Type that blocks compute in: f32, bf16 or f16; the rest stays in f32
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision)]
+    /// Type to compute in: f32, bf16 or f16; parameters too, except in training
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision::parse)]
     dtype: Precision,
     /// Print one line of JSON
     #[arg(long)]
@@ -133,11 +134,6 @@ enum Shape {
 fn recompute(text: &str) -> Result<Recompute, String> {
     let known = [Recompute::None, Recompute::Blocks, Recompute::Burn];
     known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected none, blocks or burn".into())
-}
-
-fn precision(text: &str) -> Result<Precision, String> {
-    let known = [Precision::F32, Precision::Bf16, Precision::F16];
-    known.into_iter().find(|known| known.to_string() == text).ok_or_else(|| "expected f32, bf16 or f16".into())
 }
 
 fn kv_heads(text: &str) -> Result<usize, String> {

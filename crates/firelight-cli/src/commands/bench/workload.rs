@@ -204,25 +204,20 @@ fn decode(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
     Ok((length, step))
 }
 
-/// A language model whose blocks lie in the type that they compute in.
+/// A language model whose parameters lie in the type that it computes in.
 struct Inference {
     model: LanguageModel,
-    dtype: Option<FloatDType>,
 }
 
 impl Inference {
     fn new(bench: &Bench, device: &Device) -> Result<Self> {
-        let (mut model, dtype) =
-            (bench.shape().config()?.init_with(&ParamBuilder::new(device, 0)), bench.dtype.dtype());
-        if let Some(dtype) = dtype {
-            model.transformer = model.transformer.cast(dtype);
-        }
-        Ok(Self { model, dtype })
+        let model = bench.shape().config()?.init_with(&ParamBuilder::new(device, 0));
+        Ok(Self { model: bench.dtype.dtype().into_iter().fold(model, LanguageModel::cast) })
     }
 
     /// The most probable token after the last of `tokens`, `[1, T] -> [1, 1]`.
     fn next(&self, tokens: Tensor<2, Int>, cache: &mut Cache) -> Tensor<2, Int> {
-        let (last, mut pass) = (tokens.dims()[1] - 1, Pass::cached(cache).with_precision(self.dtype));
+        let (last, mut pass) = (tokens.dims()[1] - 1, Pass::cached(cache));
         awake(&tokens.device(), || {
             let hidden = self.model.hidden(tokens, &SequenceInput::default(), &mut pass).narrow(1, last, 1);
             self.model.logits(hidden).argmax(2).squeeze_dim(2)
@@ -318,14 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn blocks_lie_in_the_type_that_is_asked_for() {
+    fn parameters_lie_in_the_type_that_is_asked_for() {
         for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)] {
             let bench = Line::parse_from(["firelight", "decode", "--config", "baby", "--dtype", name]).bench;
             let inference = Inference::new(&bench, &Device::flex()).unwrap();
             let mut types = Types(Vec::new());
-            inference.model.transformer.blocks.visit(&mut types);
+            inference.model.visit(&mut types);
             assert!(types.0.len() > 8 && types.0.iter().all(|found| *found == dtype), "{name}: {:?}", types.0);
-            assert_eq!(inference.model.embedding.weight.val().dtype(), DType::F32);
         }
     }
 }

@@ -10,9 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use firelight::data::{ChatTemplate, DataError, SpecialRole, Tokenizer, read_text};
 use firelight::generation::GenerationOptions;
-use firelight::language::{ChatSession, TextGenerator};
+use firelight::language::ChatSession;
 use firelight::storage::InputError;
 
+use super::precision::ComputeIn;
 use super::sampling::Sampling;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -38,6 +39,8 @@ failure.";
 pub(crate) struct Chat {
     #[command(flatten)]
     model: TrainedModel,
+    #[command(flatten)]
+    compute: ComputeIn,
     /// System message, which says how the model is to answer
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
@@ -59,7 +62,7 @@ impl Chat {
         self.options(&self.sampling)?; // before anything is read
         self.model.is_for("chat")?;
         let template = self.template()?;
-        let generator = self.model.load(TextGenerator::load_from)?;
+        let generator = self.compute.load(&self.model)?;
         let template = match &self.template {
             Some(_) => with_tokens(template, generator.tokenizer()),
             None => template,

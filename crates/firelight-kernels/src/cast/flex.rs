@@ -1,0 +1,43 @@
+//! Casts on the flex backend: the storage is converted as it lies.
+
+use super::{CastExtension, CastKernel};
+use crate::flex::{Number, converted};
+use burn::backend::Flex;
+use burn::backend::flex::{FlexTensor, Layout};
+use burn::tensor::{DType, FloatDType, Shape, bf16, f16};
+
+impl CastExtension for Flex {
+    fn cast_to(x: FlexTensor, dtype: FloatDType) -> FlexTensor {
+        Self::converted(x, dtype)
+    }
+}
+
+impl CastKernel for Flex {
+    fn converted(x: FlexTensor, dtype: FloatDType) -> FlexTensor {
+        match (x.dtype(), DType::from(dtype)) {
+            (DType::F32, DType::BF16) => convert::<f32, bf16>(x),
+            (DType::F32, DType::F16) => convert::<f32, f16>(x),
+            (DType::BF16, DType::F32) => convert::<bf16, f32>(x),
+            (DType::F16, DType::F32) => convert::<f16, f32>(x),
+            _ => x, // Of the type already: `serves` asks for no other.
+        }
+    }
+}
+
+fn convert<A: Number<Sum = f32>, B: Number<Sum = f32>>(x: FlexTensor) -> FlexTensor {
+    let x = if is_dense(x.layout()) { x } else { x.to_contiguous() };
+    let (layout, count) = (x.layout(), x.layout().shape().num_elements());
+    let numbers = &A::storage(&x)[layout.start_offset()..][..count];
+    let values = converted(numbers, |number: A| B::round(number.widen()));
+    let layout = Layout::new(layout.shape().clone(), layout.strides().to_vec(), 0);
+    B::tensor(values, Shape::from(vec![count])).with_layout(layout)
+}
+
+/// Whether the elements fill a part of the storage, in whatever order of the dimensions.
+fn is_dense(layout: &Layout) -> bool {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let mut dims: Vec<_> = (0..shape.num_dims()).filter(|&d| shape[d] > 1).map(|d| (strides[d], shape[d])).collect();
+    dims.sort_unstable();
+    let next = dims.iter().try_fold(1, |next, &(stride, size)| (stride == next).then_some(stride * size as isize));
+    next.is_some()
+}
