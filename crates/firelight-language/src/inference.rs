@@ -1,7 +1,7 @@
 //! The decoding interface of [`LanguageModel`]: prefill and steps, cached and not, in one way of computing.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_core::{Cache, Compression, ConfigError, Pass, SequenceInput};
+use firelight_core::{Cache, Compression, ConfigError, KeyValues, Pass, SequenceInput};
 use firelight_generation::{
     Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, one_by_one, row_indices,
 };
@@ -142,9 +142,6 @@ fn padded_on_the_left(state: &LmState, window: usize) -> (Tensor<2, Int>, Tensor
     (tokens, Tensor::cat(vec![flags(1, missing), padding], 1).bool())
 }
 
-/// Guesses that are read at once, at most: a layer that keeps the last tokens can go back by so many.
-const MAX_GUESSES: usize = 64;
-
 impl LanguageModel {
     /// The vectors of the last `count` of the tokens, `[B, count, D]`. The one way in which prefill, cached and uncached steps compute.
     fn next_hidden(&self, (tokens, padding): Unread, cache: Option<&mut Cache>, count: usize) -> Tensor<3> {
@@ -265,7 +262,7 @@ impl Autoregressive for LanguageModel {
 
     fn room(&self, state: &LmState) -> usize {
         let window = state.window();
-        let room = MAX_GUESSES.min(self.max_seq_len() - window);
+        let room = KeyValues::SPARE.min(self.max_seq_len() - window);
         // Steps would compress the past as soon as more of it is old.
         let room = compression(state.cache.as_ref()).map_or(room, |compression| room.min(compression.room(window)));
         // Every cache can go back to nothing, which says nothing of the tokens between.

@@ -2,7 +2,9 @@
 //! one way of computing.
 
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{Cache, EncoderOutput, LmHead, Pass, SequenceInput, TokenEmbedding, Trace, Transformer};
+use firelight_core::{
+    Cache, EncoderOutput, KeyValues, LmHead, Pass, SequenceInput, TokenEmbedding, Trace, Transformer,
+};
 use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, one_by_one, row_indices};
 
 use crate::data::right_padded;
@@ -62,9 +64,6 @@ impl DecodeState for Seq2SeqState {
     }
 }
 
-/// Guesses that are read at once, at most: a layer that keeps the last tokens can go back by so many.
-const MAX_GUESSES: usize = 64;
-
 /// A model that writes a target after what its encoder made of something, whatever that was.
 pub(crate) trait TargetDecoder: Sync {
     /// Tokens of the target become vectors.
@@ -122,7 +121,7 @@ impl Seq2SeqState {
     /// How many tokens can be read at once and be taken back.
     pub(crate) fn room(&self, model: &impl TargetDecoder) -> usize {
         let len = self.len();
-        let room = MAX_GUESSES.min(model.max_len().saturating_sub(len));
+        let room = KeyValues::SPARE.min(model.max_len().saturating_sub(len));
         // Every cache can go back to nothing; only one of two tokens tells whether it can go back to a part.
         let goes_back = self.cache.as_ref().is_none_or(|cache| len > 1 && cache.can_truncate(len - 1));
         if goes_back && self.goes_on(model, room) { room } else { 0 }

@@ -2,8 +2,6 @@
 //! labels with their probabilities, numbers or tags out, as many and in the same order; images are the business of
 //! `classify_images.rs`.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Result, bail, ensure};
 use firelight::classification::{
     Classifier, FoundAnswer, Prediction, QUESTION_ANSWERING_TASK, QuestionAnswerer, TOKEN_CLASSIFICATION_TASK, Tagger,
@@ -16,7 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::classify_images::ClassifyImages;
 use super::long_texts::LongTexts;
-use super::texts::{STDIN, Texts};
+use super::text_input::TextInput;
+use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 
@@ -39,15 +38,13 @@ A classifier cuts off what the model cannot read of a text. With --long windows 
 /// Classify texts, their words or images, or answer questions; without an option, the lines of the standard input
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("file", |arg| arg.help("File of texts, one per line; a tab separates the two texts of a pair, or a question from its text")))]
+#[command(mut_arg("text", |arg| arg.help("Text to classify")))]
 pub(crate) struct Classify {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts, one per line; a tab separates the two texts of a pair, or a question from its text
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
-    file: Option<PathBuf>,
-    /// Text to classify
-    #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    #[command(flatten)]
+    input: TextInput,
     #[command(flatten)]
     long_texts: LongTexts,
     #[command(flatten)]
@@ -63,8 +60,10 @@ impl Classify {
         let folder = ModelFolder::open(self.model.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
         if [vision::TASK, vision::IMAGE_TEXT_TASK].contains(&task.as_str()) {
-            let is_text = self.text.is_some() || self.file.is_some();
-            ensure!(!is_text, Mistake("--text and --file are for classifiers of texts: give --image".into()));
+            ensure!(
+                !self.input.is_given(),
+                Mistake("--text and --file are for classifiers of texts: give --image".into())
+            );
             self.long_texts.refuse("an image is read as a whole")?;
             return match task == vision::TASK {
                 true => self.images.run(&self.model, self.json),
@@ -75,7 +74,7 @@ impl Classify {
             self.images.is_empty(),
             Mistake("--image, --label and --rollout are for classifiers of images and models of images and texts; `firelight embed --image` makes vectors of images".into())
         );
-        let texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
+        let texts = self.input.texts()?;
         match task.as_str() {
             TOKEN_CLASSIFICATION_TASK => self.words(texts),
             QUESTION_ANSWERING_TASK => self.questions(texts),
@@ -86,7 +85,7 @@ impl Classify {
     /// A question and its text stand in a line, with a tab between them.
     fn questions(&self, mut texts: Texts) -> Result<()> {
         self.long_texts.refuse("for questions data.stride of the recipe says how long texts are read")?;
-        let (reader, source) = (self.model.load(QuestionAnswerer::load_from)?, self.source());
+        let (reader, source) = (self.model.load(QuestionAnswerer::load_from)?, self.input.source());
         texts.answer(|before, lines| {
             let parted = |(line, text): (usize, &String)| match text.split_once('\t') {
                 Some((question, context)) => Ok((question.to_string(), context.to_string())),
@@ -135,12 +134,6 @@ impl Classify {
             };
             Ok(texts.iter().zip(&found).map(shown).collect())
         })
-    }
-
-    /// Where the texts come from, as messages call it.
-    fn source(&self) -> &Path {
-        let elsewhere = if self.text.is_some() { "--text" } else { STDIN };
-        self.file.as_deref().unwrap_or(elsewhere.as_ref())
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::embedder::AnyEmbedder;
 use super::long_texts::LongTexts;
-use super::texts::Texts;
+use super::text_input::TextInput;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
@@ -28,15 +28,12 @@ by sentences, and their vectors are pooled: by their mean, in which every token 
 /// Turn texts or images into vectors that can be compared; by default the lines of the standard input
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("text", |arg| arg.help("Text to turn into a vector")))]
 pub(crate) struct Embed {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts, one per line
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
-    file: Option<PathBuf>,
-    /// Text to turn into a vector
-    #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    #[command(flatten)]
+    input: TextInput,
     /// Image to turn into a vector (PNG or JPEG), of a model of images; may be repeated
     #[arg(long, value_name = "FILE", conflicts_with_all = ["text", "file"])]
     image: Vec<PathBuf>,
@@ -73,7 +70,7 @@ impl Embed {
         if !self.image.is_empty() {
             return self.images();
         }
-        let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
+        let mut texts = self.input.texts()?;
         let embedder = self.embedder()?;
         let other = self.other(&embedder)?;
         texts.answer(|before, some| {

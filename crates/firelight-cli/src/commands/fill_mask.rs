@@ -1,13 +1,12 @@
 //! `firelight fill-mask`: texts with masks in, the likeliest tokens behind them out.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use anyhow::Result;
 use firelight::classification::{FilledMask, MaskFiller};
 use serde_json::json;
 
-use super::texts::Texts;
+use super::text_input::TextInput;
 use super::trained_model::TrainedModel;
 
 const EXAMPLES: &str = "\
@@ -18,15 +17,13 @@ Examples:
 /// Find what stands behind the masks of texts; without --file and --text, the lines of the standard input
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("file", |arg| arg.help("File of texts with masks, one per line")))]
+#[command(mut_arg("text", |arg| arg.help("Text in which [MASK] stands for every token to find")))]
 pub(crate) struct FillMask {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of texts with masks, one per line
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
-    file: Option<PathBuf>,
-    /// Text in which [MASK] stands for every token to find
-    #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    #[command(flatten)]
+    input: TextInput,
     /// How many of the likeliest tokens to show for each mask
     #[arg(long, value_name = "N", default_value = "5")]
     top_k: NonZeroUsize,
@@ -38,7 +35,7 @@ pub(crate) struct FillMask {
 impl FillMask {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("fill-mask")?;
-        let mut texts = Texts::new(self.text.as_deref(), self.file.as_deref())?;
+        let mut texts = self.input.texts()?;
         let filler = self.model.load(MaskFiller::load_from)?;
         texts.answer(|before, some| {
             let found = filler.fill_after(before, some, self.top_k.get())?;

@@ -11,17 +11,17 @@ use firelight::generation::{
     StopReason, TokenScore,
 };
 use firelight::language::TextGenerator;
-use firelight::storage::Checkpoint;
 use serde_json::{Value, json};
 
 use super::compressing::CompressedPast;
 use super::contrasting::Contrast;
-use super::guessing::Lookup;
+use super::guessing::Guesses;
 use super::opening;
+use super::precision::ComputeIn;
 use super::sampling::Sampling;
 use super::searching::Search;
 use super::texts::{standard_input, whole_file};
-use super::trained_model::{TrainedModel, converted};
+use super::trained_model::{TrainedModel, beside};
 use crate::failure::Mistake;
 use crate::output;
 
@@ -44,6 +44,8 @@ Examples:
 pub(crate) struct Generate {
     #[command(flatten)]
     model: TrainedModel,
+    #[command(flatten)]
+    compute: ComputeIn,
     /// Text to continue, or - to read it from the standard input; by default a new paragraph begins
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -52,7 +54,7 @@ pub(crate) struct Generate {
     prompt_file: Option<PathBuf>,
     /// File of prompts, one in each line, which are continued together
     #[arg(long, value_name = "FILE",
-        conflicts_with_all = ["prompt", "prompt_file", "num_samples", "best_of", "prompt_lookup"])]
+        conflicts_with_all = ["prompt", "prompt_file", "num_samples", "best_of", "draft", "prompt_lookup"])]
     batch_file: Option<PathBuf>,
     /// Number of tokens to add
     #[arg(long, value_name = "N", default_value_t = 200)]
@@ -65,20 +67,14 @@ pub(crate) struct Generate {
     seed: u64,
     /// Number of texts, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
-        conflicts_with_all = ["greedy", "prompt_lookup"])]
+        conflicts_with_all = ["greedy", "draft", "prompt_lookup"])]
     num_samples: u32,
     /// Draw N texts and print the one with the most probable tokens
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
-        conflicts_with_all = ["greedy", "num_samples", "prompt_lookup"])]
+        conflicts_with_all = ["greedy", "num_samples", "draft", "prompt_lookup"])]
     best_of: Option<u32>,
-    /// Smaller model with the same tokenizer, whose guesses are read at once; the text is the same
-    #[arg(long, value_name = "MODEL", conflicts_with_all = ["num_samples", "best_of", "batch_file", "prompt_lookup"])]
-    draft: Option<PathBuf>,
-    /// Tokens that are guessed at a time
-    #[arg(long, value_name = "N", default_value_t = 8, requires = "draft")]
-    draft_tokens: usize,
     #[command(flatten)]
-    lookup: Lookup,
+    guesses: Guesses,
     /// Whether the prompt is printed in front of the text: true or false [default: true, false for constrained texts]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
         conflicts_with = "json")]
@@ -135,8 +131,7 @@ impl Generate {
         self.contrast.check(&self.sampling)?;
         let searches = self.search.is_wanted();
         let draws = self.sampling.given().or((self.num_samples > 1).then_some("--num-samples"));
-        let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.draft.as_ref().map(|_| "--draft"));
-        let draws = draws.or(self.lookup.given());
+        let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.guesses.given());
         let draws =
             draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
         match (searches, draws, self.search.given()) {
@@ -293,16 +288,17 @@ impl Generate {
     }
 
     fn generator(&self) -> Result<TextGenerator> {
-        let mut generator = self.model.load(TextGenerator::load_from)?;
-        if let Some(draft) = &self.draft {
-            let draft = beside(&generator, draft)?;
-            generator = generator.with_draft(draft, self.draft_tokens)?;
+        let mut generator = self.compute.load(&self.model)?;
+        let device = generator.model().device();
+        if let Some(draft) = &self.guesses.draft {
+            let draft = beside(draft, &device, TextGenerator::load_from)?;
+            generator = generator.with_draft(draft, self.guesses.draft_tokens)?;
         }
         if let Some(amateur) = &self.contrast.amateur {
-            let amateur = beside(&generator, amateur)?;
+            let amateur = beside(amateur, &device, TextGenerator::load_from)?;
             generator = generator.with_amateur(amateur, self.contrast.amateur_options())?;
         }
-        if let Some(lookup) = self.lookup.lookup() {
+        if let Some(lookup) = self.guesses.lookup() {
             generator = generator.with_lookup(lookup);
         }
         if let Some(compression) = self.compressed_past.compression() {
@@ -321,11 +317,6 @@ impl Generate {
             "seed": self.seed,
         })
     }
-}
-
-/// Another model on the same device.
-fn beside(generator: &TextGenerator, model: &Path) -> Result<TextGenerator> {
-    Ok(TextGenerator::load_from(converted(model)?, &Checkpoint::Last, &generator.model().device())?)
 }
 
 /// Prompts whose texts are printed as soon as they are there.

@@ -1,21 +1,30 @@
-//! What guesses the next tokens from the text itself: an option of `generate` and `translate`.
+//! What guesses the next tokens: options of `generate` and `translate`.
+
+use std::path::PathBuf;
 
 use firelight::generation::PromptLookup;
 
 #[derive(clap::Args, Clone)]
-pub(super) struct Lookup {
+pub(super) struct Guesses {
+    /// Smaller model with the same tokenizer, whose guesses are read at once; the text is the same
+    #[arg(long, value_name = "MODEL", conflicts_with = "prompt_lookup")]
+    pub(super) draft: Option<PathBuf>,
+    /// Tokens that are guessed at a time
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "draft")]
+    pub(super) draft_tokens: usize,
     /// Guess what followed the last tokens where they stood before; the text is the same
     #[arg(long)]
     prompt_lookup: bool,
 }
 
-impl Lookup {
-    /// The name of the option, where it is given.
+impl Guesses {
+    /// The name of the option, where one is given.
     pub(super) fn given(&self) -> Option<&'static str> {
-        self.prompt_lookup.then_some("--prompt-lookup")
+        let draft = self.draft.as_ref().map(|_| "--draft");
+        draft.or(self.prompt_lookup.then_some("--prompt-lookup"))
     }
 
-    /// What guesses, where that is asked for.
+    /// What guesses from the text itself, where that is asked for.
     pub(super) fn lookup(&self) -> Option<PromptLookup> {
         self.prompt_lookup.then(PromptLookup::default)
     }

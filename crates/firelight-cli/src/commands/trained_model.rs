@@ -77,6 +77,15 @@ impl TrainedModel {
     }
 }
 
+/// Loads the newest weights of another model, as a user calls it, beside one that is on this device.
+pub(super) fn beside<M>(
+    model: &Path,
+    device: &Device,
+    load: impl FnOnce(PathBuf, &Checkpoint, &Device) -> Result<M, TaskError>,
+) -> Result<M> {
+    Ok(load(converted(model)?, &Checkpoint::Last, device)?)
+}
+
 /// The run folder of what a user calls a model; a published one is converted first, once.
 pub(super) fn converted(model: &Path) -> Result<PathBuf> {
     Ok(run_folder(model, &import_cache(), |told| output::note(format_args!("{told}")))?)

@@ -1,19 +1,17 @@
 //! `firelight translate`: lines in, translations out, as many and in the same order.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::{Error, Result, ensure};
-use firelight::data::lines_of;
-use firelight::generation::{BeamOptions, GenerationDefaults};
+use firelight::generation::{Autoregressive, BeamOptions, GenerationDefaults};
 use firelight::seq2seq::{AlignedTokens, TranslateOptions, Translation, Translator};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::guessing::Lookup;
+use super::guessing::Guesses;
 use super::sampling::Penalties;
 use super::searching::Search;
+use super::text_input::TextInput;
 use super::texts::Texts;
-use super::trained_model::TrainedModel;
+use super::trained_model::{TrainedModel, beside};
 use crate::failure::Mistake;
 use crate::output;
 
@@ -24,6 +22,7 @@ Examples:
   firelight translate runs/dates-1 --text \"7 July 2021\" --n-best 3 --alignment --json
   firelight translate runs/multi30k-de-en-1 --file stories.de --sentences > stories.en
   firelight translate runs/dates-1 --file dates.txt --beams 1 --prompt-lookup
+  firelight translate runs/large --file captions.de --beams 1 --draft runs/small
 
 A line that cannot be translated, such as one with a character that the model does not know, gives an empty line and a \
 message; the others are translated, and the exit code is 2.";
@@ -31,21 +30,19 @@ message; the others are translated, and the exit code is 2.";
 /// Translate lines with a trained encoder-decoder; without --file and --text, those of the standard input
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("file", |arg| arg.help("File of lines to translate")))]
+#[command(mut_arg("text", |arg| arg.help("Text to translate; may hold several lines")))]
 pub(crate) struct Translate {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of lines to translate
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
-    file: Option<PathBuf>,
-    /// Text to translate; may hold several lines
-    #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    #[command(flatten)]
+    input: TextInput,
     #[command(flatten)]
     search: Search,
     #[command(flatten)]
     penalties: Penalties,
     #[command(flatten)]
-    lookup: Lookup,
+    guesses: Guesses,
     /// Translate each line sentence by sentence, and join the translations with spaces
     #[arg(long, conflicts_with_all = ["alignment", "n_best"])]
     sentences: bool,
@@ -53,8 +50,8 @@ pub(crate) struct Translate {
     #[arg(long)]
     truncate: bool,
     /// Translate at most N lines together: fewer take less memory and more time
-    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true, conflicts_with = "prompt_lookup",
-        value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = u32::MAX, hide_default_value = true,
+        conflicts_with_all = ["draft", "prompt_lookup"], value_parser = clap::value_parser!(u32).range(1..))]
     batch: u32,
     /// Print the source token that each target token attended to most, as places SOURCE-TARGET after a tab
     #[arg(long)]
@@ -80,18 +77,22 @@ struct Tally {
 impl Translate {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("translate")?;
-        let mut texts = self.texts()?;
-        let translator = self.model.load(Translator::load_from)?;
-        let Tally { lines, failed } = self.translate_all(&translator, &mut texts)?;
+        let mut texts = self.input.lines()?;
+        let Tally { lines, failed } = self.translate_all(&self.translator()?, &mut texts)?;
         ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, see above")));
         Ok(())
     }
 
-    fn texts(&self) -> Result<Texts> {
-        match &self.text {
-            Some(text) => Ok(Texts::Given(Some(lines_of(text.clone().into_bytes(), Path::new("--text"))?))),
-            None => Texts::new(None, self.file.as_deref()),
+    fn translator(&self) -> Result<Translator> {
+        let translator = self.model.load(Translator::load_from)?;
+        if let Some(draft) = &self.guesses.draft {
+            let draft = beside(draft, &translator.model().device(), Translator::load_from)?;
+            return Ok(translator.with_draft(draft, self.guesses.draft_tokens)?);
         }
+        Ok(match self.guesses.lookup() {
+            Some(lookup) => translator.with_lookup(lookup),
+            None => translator,
+        })
     }
 
     fn options(&self, defaults: &GenerationDefaults) -> TranslateOptions {
@@ -105,7 +106,7 @@ impl Translate {
             diversity_penalty: search.diversity_penalty,
             early_stopping: search.early_stopping,
             processing: search.processing,
-            lookup: self.lookup.lookup(),
+            sentences: self.sentences,
             truncate: self.truncate,
             batch: self.batch as usize,
         }
@@ -116,13 +117,9 @@ impl Translate {
         let progress = if texts.are_typed() { ProgressBar::hidden() } else { output::progress() };
         let mut tally = Tally::default();
         while let Some((before, lines)) = texts.next_lines()? {
-            let found = match self.sentences {
-                true => translator.translate_sentences(before, &lines, &options, |_| ())?,
-                false => {
-                    let observe = |done: usize| progress.set_position((before + done) as u64);
-                    translator.translate_each(before, &lines, &options, observe)?
-                }
-            };
+            // Sentences that are done do not tell how many lines are.
+            let observe = |done: usize| progress.set_position((before + if self.sentences { 0 } else { done }) as u64);
+            let found = translator.translate_each(before, &lines, &options, observe)?;
             progress.set_position((before + lines.len()) as u64);
             tally.lines += lines.len();
             for (line, best) in lines.iter().zip(found) {
@@ -215,7 +212,7 @@ mod tests {
             diversity_penalty: 0.5,
             early_stopping: EarlyStopping::Never,
             processing: Processing { no_repeat_ngram_size: 3, ..Processing::default() },
-            lookup: None,
+            sentences: false,
             truncate: true,
             batch: 7,
         };
@@ -226,9 +223,20 @@ mod tests {
         assert_eq!(options(words, named), penalised, "what the user says counts");
         let usual = TranslateOptions { batch: u32::MAX as usize, ..TranslateOptions::default() };
         assert_eq!(options("translate run", "{}"), usual);
-        let guessing = TranslateOptions { beams: 1, lookup: Some(PromptLookup::default()), ..usual };
-        assert_eq!(options("translate run --beams 1 --prompt-lookup", "{}"), guessing);
+        let sentences = TranslateOptions { sentences: true, ..usual };
+        assert_eq!(options("translate run --sentences", "{}"), sentences);
         let named = options("translate run", named);
         assert_eq!((named.beams, named.length_penalty, named.early_stopping), (6, 0.5, EarlyStopping::Full));
+    }
+
+    #[test]
+    fn one_thing_guesses() {
+        let guesses = |words: &str| Command::parse_from(words.split(' ')).translate.guesses;
+        assert_eq!(guesses("translate run").lookup(), None);
+        assert_eq!(guesses("translate run --prompt-lookup").lookup(), Some(PromptLookup::default()));
+        let drafting = guesses("translate run --draft small");
+        assert_eq!((drafting.draft, drafting.draft_tokens), (Some("small".into()), 8));
+        assert!(Command::try_parse_from(["translate", "run", "--draft", "small", "--prompt-lookup"]).is_err());
+        assert!(Command::try_parse_from(["translate", "run", "--draft-tokens", "4"]).is_err());
     }
 }

@@ -138,17 +138,42 @@ fn guesses_change_no_translation_and_are_for_one_beam() {
         .fails(USER, &["but early stopping is `never`; stop early (--early-stopping heuristic)"]);
 }
 
+/// A model of the same recipe that knows other characters.
+fn trained_on(home: &Path, line: &str) -> PathBuf {
+    let data = home.join("data");
+    fs::create_dir_all(&data).unwrap();
+    for name in ["train.a", "train.b", "val.a", "val.b"] {
+        fs::write(data.join(name), format!("{line}\n").repeat(9)).unwrap();
+    }
+    let out = home.join("run");
+    firelight(train(&pairs().recipe, &data, &out)).succeeds();
+    out
+}
+
+#[test]
+fn a_draft_of_the_same_tokens_changes_no_translation_and_is_for_one_beam() {
+    let [file, run] = [&pairs().data.join("train.a"), &pairs().run].map(|path| path.display().to_string());
+    let translated = |more: &[&str]| firelight(translate(&[&["--file", &file, "--beams", "1"], more].concat()));
+    let expected = translated(&[]).succeeds().stdout;
+    assert_eq!(translated(&["--draft", &run]).succeeds().stdout, expected);
+    assert_eq!(translated(&["--draft", &run, "--draft-tokens", "3"]).succeeds().stdout, expected);
+    let alone = firelight(translate(&["--file", &file, "--draft", &run]));
+    alone.fails(USER, &["guesses (--draft) are for one text", "5 beams", "(--beams 1)"]);
+    translated(&["--draft", &run, "--prompt-lookup"]).fails(USER, &["'--draft <MODEL>'", "'--prompt-lookup'"]);
+    translated(&["--draft", &run, "--batch", "2"]).fails(USER, &["'--draft <MODEL>'", "'--batch <N>'"]);
+    translated(&["--draft-tokens", "2"]).fails(USER, &["--draft <MODEL>"]);
+    translated(&["--draft", "no/such/model"]).fails(USER, &["no/such/model"]);
+    translated(&["--draft", &model().dir.display().to_string()]).fails(USER, &["a model for the task \"language\""]);
+    let home = Model::scratch();
+    let other = trained_on(home.path(), "Ab. Ba!").display().to_string();
+    let advice = "take one with the model's own tokenizer";
+    translated(&["--draft", &other]).fails(USER, &["the draft has another vocabulary: it has `", advice]);
+}
+
 #[test]
 fn sentences_are_translated_one_by_one_and_joined() {
     let home = Model::scratch();
-    let data = home.path().join("data");
-    fs::create_dir_all(&data).unwrap();
-    for name in ["train.a", "train.b", "val.a", "val.b"] {
-        fs::write(data.join(name), "Ab. Ba!\n".repeat(9)).unwrap();
-    }
-    let out = home.path().join("run");
-    firelight(train(&pairs().recipe, &data, &out)).succeeds();
-    let run = out.display().to_string();
+    let run = trained_on(home.path(), "Ab. Ba!").display().to_string();
     let translated = |text: &str, options: &[&str]| {
         let options = [&["translate", &run, "--text", text], options].concat();
         firelight(options).succeeds().stdout.trim_end_matches('\n').to_string()

@@ -8,9 +8,6 @@ use std::ops::Range;
 /// Tokens that a buffer grows by at least. Beams copy whole buffers, so that the first one is for a sentence.
 const GROWTH: usize = 16;
 
-/// Tokens that a state which keeps the last ones can go back by, and that it takes in before it rolls.
-const CHUNK: usize = 64;
-
 /// The keys and values of the tokens so far, or of the last ones.
 #[doc(alias = "KV cache")]
 #[derive(Debug, Clone)]
@@ -29,6 +26,9 @@ pub struct KeyValues {
 }
 
 impl KeyValues {
+    /// Tokens that can be taken back where only the last ones are kept. As many more are taken in before the buffers roll.
+    pub const SPARE: usize = 64;
+
     /// Nothing yet, for up to `capacity` tokens. Where queries look `look_back` tokens back and no further, it keeps those and
     /// some to work with: memory that has a bound however long the text becomes.
     pub fn new(look_back: Option<usize>, capacity: usize) -> Self {
@@ -154,7 +154,7 @@ impl KeyValues {
             None => (key, value),
         };
         let end = whole.0.dims()[2];
-        let kept = end.min(self.room() - CHUNK);
+        let kept = end.min(self.room() - Self::SPARE);
         let last = |whole: &Tensor<4>| {
             let mut buffer = self.buffer(whole, self.room());
             write(&mut buffer, whole.clone().narrow(2, end - kept, kept), 0);
@@ -169,7 +169,7 @@ impl KeyValues {
     pub(super) fn room(&self) -> usize {
         match self.look_back {
             None => self.capacity,
-            Some(span) => span.saturating_add(2 * CHUNK).min(self.capacity),
+            Some(span) => span.saturating_add(2 * Self::SPARE).min(self.capacity),
         }
     }
 
@@ -365,10 +365,10 @@ mod tests {
             for part in values.chunks(part) {
                 let end = start + part.len();
                 assert_eq!(extend(&mut layer, part), values[start.saturating_sub(20)..end]);
-                assert!(room(&layer) <= 20 + 2 * CHUNK, "{}", room(&layer));
+                assert!(room(&layer) <= 20 + 2 * KeyValues::SPARE, "{}", room(&layer));
                 start = end;
             }
-            assert_eq!(layer.bytes(), 4 * 2 * (20 + 2 * CHUNK));
+            assert_eq!(layer.bytes(), 4 * 2 * (20 + 2 * KeyValues::SPARE));
         }
     }
 

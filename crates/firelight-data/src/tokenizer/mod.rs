@@ -6,6 +6,7 @@
 //! padding are off, because they would silently lose or add text. And a long text is cut into parts where that changes no id,
 //! because the crate needs some hundred bytes of memory for each byte of text it works on.
 
+mod agreement;
 mod bpe;
 mod byte_level;
 mod characters;

@@ -27,7 +27,8 @@ pub struct AmateurOptions {
 
 impl Default for AmateurOptions {
     fn default() -> Self {
-        Self { strength: 0.5, plausibility: 0.1 }
+        type Decoding = ContrastiveDecoding<LanguageModel>;
+        Self { strength: Decoding::STRENGTH, plausibility: Decoding::PLAUSIBILITY }
     }
 }
 
@@ -71,7 +72,7 @@ impl TextGenerator {
     /// If an option is out of its range, or the vocabulary of the amateur is not that of the model.
     pub fn with_amateur(mut self, amateur: Self, options: AmateurOptions) -> Result<Self, TaskError> {
         options.validate()?;
-        self.has_vocabulary_of("amateur", &amateur)?;
+        self.tokenizer.agrees_with("amateur", &amateur.tokenizer)?;
         self.amateur = Some(Amateur { model: Arc::new(amateur.model), options });
         Ok(self)
     }

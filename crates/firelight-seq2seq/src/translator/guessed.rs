@@ -40,7 +40,7 @@ pub(super) fn guessed<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
 }
 
 /// The same choices token by token. That no end token comes too early is said apart, for to the stream it is a token like others.
-fn greedy(options: &BeamOptions) -> GenerationOptions {
+pub(super) fn greedy(options: &BeamOptions) -> GenerationOptions {
     let ends = NotBefore { new_tokens: options.processing.min_new_tokens, ids: options.stop_tokens.clone() };
     let processing = options.processing.clone().with_processor(ends);
     GenerationOptions::new(options.max_new_tokens).greedy().with_processing(processing).with_logprobs(0)
@@ -61,7 +61,7 @@ impl Drafter for SourceLookup {
 }
 
 /// A model whose logits are log-probabilities: a search gives those to its processors, and penalties depend on it.
-struct LogProbabilities<'m, M>(&'m M);
+pub(super) struct LogProbabilities<'m, M>(pub(super) &'m M);
 
 impl<M: Autoregressive> Autoregressive for LogProbabilities<'_, M> {
     type Prompt = M::Prompt;
@@ -77,6 +77,11 @@ impl<M: Autoregressive> Autoregressive for LogProbabilities<'_, M> {
 
     fn prefill(&self, prompt: M::Prompt) -> Result<(Tensor<2>, M::State), GenerationError> {
         let (logits, state) = self.0.prefill(prompt)?;
+        Ok((log_softmax(logits, 1), state))
+    }
+
+    fn prefill_rest(&self, prompt: M::Prompt, state: M::State) -> Result<(Tensor<2>, M::State), GenerationError> {
+        let (logits, state) = self.0.prefill_rest(prompt, state)?;
         Ok((log_softmax(logits, 1), state))
     }
 

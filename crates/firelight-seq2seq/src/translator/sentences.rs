@@ -1,71 +1,41 @@
 //! Translations sentence by sentence: models learn from sentences, and a line may have several.
 
 use firelight_data::sentences;
-use firelight_storage::{InputError, TaskError};
+use firelight_storage::InputError;
 
-use super::{TranslateOptions, Translation, Translator};
+use super::{TranslateOptions, Translation};
 
-impl Translator {
-    /// As [`translate_each`](Self::translate_each), sentence by sentence: the translation of a line of several [`sentences`] is the best one
-    /// of each, with a space between them, their ids one after the other and the mean of their scores. A line fails where one of its
-    /// sentences does; one that has not several is translated as it is. `observe` hears after every batch how many sentences are done.
-    ///
-    /// ```no_run
-    /// use firelight_seq2seq::{TranslateOptions, Translator};
-    ///
-    /// let translator = Translator::load("runs/de-en")?;
-    /// let lines = ["Der Hund rennt. Zwei Kinder spielen."];
-    /// for found in translator.translate_sentences(0, &lines, &TranslateOptions::default(), |_| ())? {
-    ///     println!("{}", found?[0].text); // two sentences
-    /// }
-    /// # Ok::<(), firelight_storage::TaskError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// If an option is out of its range, more than one translation of a line is asked for, or the device fails.
-    pub fn translate_sentences<S: AsRef<str>>(
-        &self,
-        before: usize,
-        lines: &[S],
-        options: &TranslateOptions,
-        observe: impl FnMut(usize),
-    ) -> Result<Vec<Result<Vec<Translation>, TaskError>>, TaskError> {
-        require_one_best(options)?;
-        let lines = (before + 1..).zip(lines).map(|(line, text)| placed_sentences(line, text.as_ref()));
-        let lines: Vec<Vec<(String, &str)>> = lines.collect();
-        let mut found = self.translate_placed(&lines.concat(), options, observe)?.into_iter();
-        Ok(lines.iter().map(|line| joined(found.by_ref().take(line.len()).collect())).collect())
+/// The parts of a line that are translated by themselves, with their places: its sentences where those are asked for and it has several, or
+/// the line as it is.
+pub(super) fn parts<'l>(number: usize, line: &'l str, options: &TranslateOptions) -> Vec<(String, &'l str)> {
+    let sentences = if options.sentences { sentences(line) } else { Vec::new() };
+    match sentences.len() {
+        0 | 1 => vec![(number.to_string(), line)],
+        _ => (1..).zip(sentences).map(|(place, text)| (format!("{number}, sentence {place}"), text)).collect(),
     }
 }
 
-/// The sentences of a line with their places, or the line as it is where it has not several.
-fn placed_sentences(line: usize, text: &str) -> Vec<(String, &str)> {
-    match &sentences(text)[..] {
-        several @ [_, _, ..] => {
-            (1..).zip(several).map(|(number, sentence)| (format!("{line}, sentence {number}"), *sentence)).collect()
-        }
-        _ => vec![(line.to_string(), text)],
+/// The translations of a line out of those of its parts: those of its only part, or one of the best of each; none where no part has one.
+pub(super) fn joined(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
+    if parts.len() == 1 {
+        return parts.swap_remove(0);
     }
-}
-
-/// The translation of a line out of those of its sentences; none where none of them has one.
-fn joined(sentences: Vec<Result<Vec<Translation>, TaskError>>) -> Result<Vec<Translation>, TaskError> {
-    let found: Vec<Translation> = sentences.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
+    let found = parts.concat();
     if found.is_empty() {
-        return Ok(found);
+        return found;
     }
     let texts: Vec<&str> = found.iter().map(|found| found.text.as_str()).filter(|text| !text.is_empty()).collect();
     let scores: f64 = found.iter().map(|found| found.score).sum();
-    Ok(vec![Translation {
+    vec![Translation {
         text: texts.join(" "),
         ids: found.iter().flat_map(|found| found.ids.iter().copied()).collect(),
         score: scores / found.len() as f64,
-    }])
+    }]
 }
 
 /// The translations of sentences are joined to one of their line.
-fn require_one_best(options: &TranslateOptions) -> Result<(), InputError> {
-    if options.n_best <= 1 {
+pub(super) fn require_one_best(options: &TranslateOptions) -> Result<(), InputError> {
+    if !options.sentences || options.n_best <= 1 {
         return Ok(());
     }
     let problem =
@@ -77,6 +47,7 @@ fn require_one_best(options: &TranslateOptions) -> Result<(), InputError> {
 mod tests {
     use super::*;
     use crate::model::Seq2SeqConfig;
+    use crate::translator::Translator;
     use crate::vocabulary::Vocabulary;
     use burn::tensor::Device;
     use firelight_core::{Init, ParamBuilder, WeightInit};
@@ -93,6 +64,10 @@ mod tests {
         Translator::new(config.init_with(&ParamBuilder::new(&Device::default(), 0)), vocabulary)
     }
 
+    fn by_sentences(options: TranslateOptions) -> TranslateOptions {
+        TranslateOptions { sentences: true, ..options }
+    }
+
     #[test]
     fn the_translation_of_sentences_is_that_of_each_with_a_space_between_them() {
         let (translator, options) = (translator(), TranslateOptions::default());
@@ -100,8 +75,7 @@ mod tests {
         let (first, second) = (alone("Aab."), alone("Ba ba."));
         let lines = ["Aab.  Ba ba. ", "", " Bab."];
         let mut heard = Vec::new();
-        let found = translator.translate_sentences(0, &lines, &options, |done| heard.push(done)).unwrap();
-        let found: Vec<Vec<Translation>> = found.into_iter().map(Result::unwrap).collect();
+        let found = translator.translate_with(&lines, &by_sentences(options.clone()), |done| heard.push(done)).unwrap();
         assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [1, 0, 1]);
         assert_eq!(found[0][0].text, format!("{} {}", first.text, second.text));
         assert_eq!(found[0][0].ids, [first.ids, second.ids].concat());
@@ -114,24 +88,23 @@ mod tests {
     fn lines_of_one_sentence_are_translated_as_they_are() {
         let (translator, lines) = (translator(), [" Bab.", "ab", "", "  "]);
         let options = TranslateOptions::default();
-        let found = translator.translate_sentences(0, &lines, &options, |_| ()).unwrap();
         let expected = translator.translate_with(&lines, &options, |_| ()).unwrap();
-        assert_eq!(found.into_iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
+        assert_eq!(translator.translate_with(&lines, &by_sentences(options), |_| ()).unwrap(), expected);
     }
 
     #[test]
     fn a_line_fails_where_one_of_its_sentences_does_and_says_which() {
-        let (translator, options) = (translator(), TranslateOptions::greedy());
+        let (translator, options) = (translator(), by_sentences(TranslateOptions::greedy()));
         let lines = ["Aab. Baaaaaaaab. A", "Aa.", "Aa. Bz.", "Bb. Aa."];
-        let found = translator.translate_sentences(10, &lines, &options, |_| ()).unwrap();
+        let found = translator.translate_each(10, &lines, &options, |_| ()).unwrap();
         let failures = found.iter().filter_map(|line| Some(line.as_ref().err()?.to_string()));
         let failures: Vec<String> = failures.collect();
         assert_eq!((failures.len(), found[1].is_ok(), found[3].is_ok()), (2, true, true), "{failures:?}");
         let long = "line 11, sentence 2 has 12 tokens, the end of the source included";
         assert!(failures[0].starts_with(long), "{failures:?}");
         assert!(failures[1].starts_with("line 13, sentence 2: the character 'z'"), "{failures:?}");
-        let several = TranslateOptions { n_best: 2, ..TranslateOptions::default() };
-        let error = translator.translate_sentences(0, &lines, &several, |_| ()).unwrap_err();
+        let several = by_sentences(TranslateOptions { n_best: 2, ..TranslateOptions::default() });
+        let error = translator.translate_each(0, &lines, &several, |_| ()).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("n_best = 2, but a line"), "{error}");
     }
 }

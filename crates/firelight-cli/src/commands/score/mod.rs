@@ -3,15 +3,14 @@
 mod scorer;
 mod table;
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 use firelight::generation::TextScore;
 use firelight::seq2seq;
 use firelight::storage::TaskError;
 use serde_json::Value;
 
-use super::texts::{Texts, standard_input, whole_file};
+use super::text_input::TextInput;
+use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
@@ -36,15 +35,13 @@ A line that cannot be scored gives an empty line and a message; the others are s
 /// Print how probable given texts are to a language model or a translator; by default the standard input
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
+#[command(mut_arg("file", |arg| arg.help("File of one text, of a text per line with --per-line, or of a source, a tab and its target per line")))]
+#[command(mut_arg("text", |arg| arg.help("Text to score; of a translator the target")))]
 pub(crate) struct Score {
     #[command(flatten)]
     model: TrainedModel,
-    /// File of one text, of a text per line with --per-line, or of a source, a tab and its target per line
-    #[arg(long, value_name = "FILE", conflicts_with = "text")]
-    file: Option<PathBuf>,
-    /// Text to score; of a translator the target
-    #[arg(long, value_name = "TEXT")]
-    text: Option<String>,
+    #[command(flatten)]
+    input: TextInput,
     /// For translators: the source of --text
     #[arg(long, value_name = "TEXT", requires = "text")]
     source: Option<String>,
@@ -78,10 +75,10 @@ impl Score {
         let is_translator = self.model.task()?.as_deref() == Some(seq2seq::TASK);
         self.refuse_what_does_not_fit(is_translator)?;
         if self.reads_lines(is_translator) {
-            let texts = Texts::new(None, self.file.as_deref())?;
+            let texts = self.input.texts()?;
             return self.lines(&self.scorer(is_translator)?, texts);
         }
-        let text = self.whole_text()?;
+        let text = self.input.whole()?;
         let scorer = self.scorer(is_translator)?;
         let found = scorer.score(&text)?;
         Ok(output::print(&self.shown(&scorer, &text, &found))?)
@@ -94,21 +91,13 @@ impl Score {
         };
         refuse(is_translator || self.source.is_none(), "--source is for translators: leave it out")?;
         refuse(!is_translator || self.stride.is_none(), "--stride is for language models: leave it out")?;
-        let has_source = self.text.is_none() || self.source.is_some();
+        let has_source = !self.input.has_text() || self.source.is_some();
         let missing = "--text is a target of this model: give what it is a translation of with --source";
         refuse(!is_translator || has_source, missing)
     }
 
     fn reads_lines(&self, is_translator: bool) -> bool {
-        self.text.is_none() && (self.per_line || is_translator)
-    }
-
-    fn whole_text(&self) -> Result<String> {
-        match (&self.text, &self.file) {
-            (Some(text), _) => Ok(text.clone()),
-            (None, Some(file)) => whole_file(file),
-            (None, None) => standard_input("the text"),
-        }
+        !self.input.has_text() && (self.per_line || is_translator)
     }
 
     fn scorer(&self, is_translator: bool) -> Result<Scorer> {

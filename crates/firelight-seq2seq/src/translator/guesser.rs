@@ -1,0 +1,101 @@
+//! What guesses the next tokens of a translation, so that the model reads several at once.
+
+use firelight_generation::{BeamOptions, EarlyStopping, GenerationError, Hypothesis, PromptLookup, WithVocabulary};
+use firelight_storage::{InputError, TaskError};
+
+use super::draft::drafted;
+use super::guessed::{SourceLookup, guessed};
+use super::{TranslateOptions, Translator};
+use crate::model::Seq2SeqModel;
+
+/// What guesses the next tokens.
+#[derive(Debug)]
+pub(super) enum Guesser {
+    Lookup(PromptLookup),
+    Draft { model: Box<Seq2SeqModel>, tokens: usize },
+}
+
+impl Translator {
+    /// Guesses that the last tokens go on as they did where they stood before, in the target and, where both sides have one tokenizer, in
+    /// the source; the translations stay the same.
+    ///
+    /// Lines are then translated one at a time, and scores leave penalties out. The options must ask for one beam
+    /// ([`TranslateOptions::greedy`]), for early stopping that is not [`EarlyStopping::Never`], and for no constraint.
+    pub fn with_lookup(mut self, lookup: PromptLookup) -> Self {
+        self.guesser = Some(Guesser::Lookup(lookup));
+        self
+    }
+
+    /// Guesses up to `tokens` tokens with a smaller translator; the translations stay the same. What is said of
+    /// [`with_lookup`](Self::with_lookup) is true here, too. A line that is too long for the draft is translated without guesses.
+    ///
+    /// ```no_run
+    /// use firelight_seq2seq::{TranslateOptions, Translator};
+    ///
+    /// let translator = Translator::load("runs/large")?.with_draft(Translator::load("runs/small")?, 8)?;
+    /// let found = translator.translate_with(&["Der Hund rennt."], &TranslateOptions::greedy(), |_| ())?;
+    /// println!("{}", found[0][0].text);
+    /// # Ok::<(), firelight_storage::TaskError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the draft has other tokens than the model, of the target or of the source.
+    pub fn with_draft(mut self, draft: Self, tokens: usize) -> Result<Self, TaskError> {
+        let (own, others) = (&self.vocabulary, &draft.vocabulary);
+        own.target().agrees_with("draft", others.target())?;
+        own.source().agrees_with("source of the draft", others.source())?;
+        self.guesser = Some(Guesser::Draft { model: Box::new(draft.model), tokens });
+        Ok(self)
+    }
+}
+
+impl Guesser {
+    /// The translation of one source. Where both sides have one tokenizer, which is `joint`, a look-up looks into the source, too.
+    pub(super) fn write(
+        &self,
+        model: &WithVocabulary<'_, Seq2SeqModel>,
+        source: Vec<u32>,
+        joint: bool,
+        options: &BeamOptions,
+    ) -> Result<Hypothesis, GenerationError> {
+        match self {
+            Self::Lookup(lookup) => {
+                let known = if joint { source.clone() } else { Vec::new() };
+                guessed(model, source, SourceLookup { lookup: *lookup, source: known }, options)
+            }
+            Self::Draft { model: draft, tokens } => drafted(model, source, draft, *tokens, options),
+        }
+    }
+
+    /// Guesses write one text, up to its first end token.
+    pub(super) fn check(&self, options: &TranslateOptions) -> Result<(), InputError> {
+        let beams = format!("but {} beams are searched", options.beams);
+        let refused = [
+            (options.beams > 1, beams.as_str(), "search with one beam (--beams 1)"),
+            (
+                options.early_stopping == EarlyStopping::Never,
+                "and end with it, but early stopping is `never`",
+                "stop early (--early-stopping heuristic)",
+            ),
+            (
+                options.processing.constraint.is_some(),
+                "without a constraint, but there is one",
+                "leave the constraint out",
+            ),
+        ];
+        let Some((_, problem, advice)) = refused.into_iter().find(|(refused, ..)| *refused) else { return Ok(()) };
+        let problem = format!("guesses ({}) are for one text at a time, {problem}", self.option());
+        Err(InputError::new(problem).advise(format!("{advice}, or translate without guesses")))
+    }
+
+    /// The option of the command that asks for it.
+    fn option(&self) -> &'static str {
+        match self {
+            Self::Lookup(_) => "--prompt-lookup",
+            Self::Draft { .. } => "--draft",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

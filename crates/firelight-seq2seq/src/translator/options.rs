@@ -1,0 +1,55 @@
+//! How translations are searched.
+
+use firelight_generation::{EarlyStopping, Processing};
+
+/// How translations are searched.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TranslateOptions {
+    /// Hypotheses that are followed at a time; 1 is greedy. Default: 5.
+    pub beams: usize,
+    /// The power of the length that log-probabilities are divided by. Default: 1.
+    pub length_penalty: f64,
+    /// Translations of a line, best first; at most as many as beams. Default: 1.
+    pub n_best: usize,
+    /// Groups of beams that search apart, which divide the beams. Default: 1.
+    pub groups: usize,
+    /// What a token costs for each beam of an earlier group that chose it at the same step. Default: 0.
+    pub diversity_penalty: f64,
+    /// When a line has been searched enough. Default: [`EarlyStopping::Heuristic`].
+    pub early_stopping: EarlyStopping,
+    /// Penalties, bans and forced tokens. Default: none but those of the model's makers.
+    pub processing: Processing,
+    /// Whether the [sentences](firelight_data::sentences()) of a line are translated one by one. The translation of a line of several is the
+    /// best one of each, with a space between them, their ids one after the other and the mean of their scores; such a line has one
+    /// translation, and it fails where one of its sentences does. A line that has not several is translated as it is. Default: false.
+    pub sentences: bool,
+    /// Whether a text that is too long is cut; otherwise it is an error. Default: false.
+    pub truncate: bool,
+    /// Texts that are translated together, at most; never more than have 4,096 tokens of the source, beams and padding
+    /// included. Fewer take less memory and more time, and give the same translations. Default: as many as that.
+    pub batch: usize,
+}
+
+impl Default for TranslateOptions {
+    fn default() -> Self {
+        Self {
+            beams: 5,
+            length_penalty: 1.0,
+            n_best: 1,
+            groups: 1,
+            diversity_penalty: 0.0,
+            early_stopping: EarlyStopping::default(),
+            processing: Processing::default(),
+            sentences: false,
+            truncate: false,
+            batch: usize::MAX,
+        }
+    }
+}
+
+impl TranslateOptions {
+    /// The search of one hypothesis, the likeliest token at every step.
+    pub fn greedy() -> Self {
+        Self { beams: 1, ..Self::default() }
+    }
+}

@@ -1,0 +1,73 @@
+//! The search of translations: sources of similar length together, or one at a time where tokens are guessed.
+
+use std::collections::BTreeSet;
+
+use firelight_data::{Batching, longest_first};
+use firelight_generation::{BeamOptions, GenerationError, Hypothesis, WithVocabulary, beam_search};
+use firelight_storage::TaskError;
+
+use super::sentences::require_one_best;
+use super::{TranslateOptions, Translator};
+
+impl Translator {
+    /// The hypotheses of every source, those of similar length searched together.
+    pub(super) fn search(
+        &self,
+        sources: &[Vec<u32>],
+        options: &TranslateOptions,
+        mut observe: impl FnMut(usize),
+    ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
+        let beams = self.beams(options)?;
+        let mut found = vec![Vec::new(); sources.len()];
+        let mut done = sources.iter().filter(|source| source.is_empty()).count();
+        let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
+        let together = if self.guesser.is_some() { 1 } else { options.batch };
+        for batch in longest_first(sources.iter().map(Vec::len), max_tokens, together) {
+            let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
+            for (&index, best) in batch.iter().zip(self.best(prompt, &beams)?) {
+                found[index] = best;
+            }
+            done += batch.len();
+            observe(done);
+        }
+        Ok(found)
+    }
+
+    /// The hypotheses of sources that are searched together.
+    fn best(&self, sources: Vec<Vec<u32>>, beams: &BeamOptions) -> Result<Vec<Vec<Hypothesis>>, GenerationError> {
+        let size = self.vocabulary.target().vocab_size();
+        let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);
+        let Some(guesser) = &self.guesser else { return beam_search(&model, sources, beams) };
+        let is_joint = self.vocabulary.is_joint();
+        let alone = |source: Vec<u32>| Ok(vec![guesser.write(&model, source, is_joint, beams)?]);
+        sources.into_iter().map(alone).collect()
+    }
+
+    /// The options of the search.
+    fn beams(&self, options: &TranslateOptions) -> Result<BeamOptions, TaskError> {
+        let mut beams = BeamOptions::new(self.model.max_target_len() - usize::from(self.forced_first().is_some()))
+            .with_beams(options.beams)
+            .with_length_penalty(options.length_penalty)
+            .with_n_best(options.n_best)
+            .with_groups(options.groups, options.diversity_penalty)
+            .with_early_stopping(options.early_stopping)
+            .with_processing(options.processing.clone())
+            .with_stop_tokens(self.stop_tokens());
+        self.defaults.add_to(&mut beams.processing, self.vocabulary.target().vocab_size());
+        require_one_best(options)?;
+        beams.validate()?;
+        self.guesser.as_ref().map_or(Ok(()), |guesser| guesser.check(options))?;
+        Ok(beams)
+    }
+
+    /// The first token that the makers of the model force, which takes a place of the target.
+    pub(crate) fn forced_first(&self) -> Option<u32> {
+        let size = self.vocabulary.target().vocab_size();
+        self.defaults.forced_bos_token_id.filter(|&id| (id as usize) < size)
+    }
+
+    fn stop_tokens(&self) -> Vec<u32> {
+        let ends = [self.vocabulary.ends().target].into_iter().chain(self.defaults.end_tokens().iter().copied());
+        ends.collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+}

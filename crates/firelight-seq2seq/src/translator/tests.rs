@@ -1,0 +1,148 @@
+use super::*;
+use firelight_core::{Init, ParamBuilder, WeightInit};
+use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_kernels::assert_close;
+use firelight_storage::{Existing, save_weights};
+
+pub(super) fn translator() -> Translator {
+    translator_with(&[])
+}
+
+/// A model of random weights, whose tokenizer has these special tokens beside its ends.
+fn translator_with(special: &[&str]) -> Translator {
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
+    let vocabulary = Vocabulary::new(None, tokenizer.ensure_special_tokens(special).unwrap()).unwrap();
+    let model = config(&vocabulary).init_with(&ParamBuilder::new(&Device::default(), 0));
+    Translator::new(model, vocabulary)
+}
+
+pub(super) fn config(vocabulary: &Vocabulary) -> Seq2SeqConfig {
+    let (size, start_token) = (vocabulary.target().vocab_size(), vocabulary.ends().start);
+    let config = Seq2SeqConfig { start_token, ..Seq2SeqConfig::new(size, 16, 2, 1) }.with_max_seq_len(9);
+    let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+    config.with_both(|stack| stack.with_init(wide))
+}
+
+#[test]
+fn lines_keep_their_places_whatever_their_length() {
+    let translator = translator();
+    let lines = ["abc", "", "hgfedcba", "a"];
+    let together = translator.translate(&lines).unwrap();
+    assert_eq!((together.len(), together[1].as_str()), (4, ""));
+    for (line, found) in lines.iter().zip(&together) {
+        assert_eq!(&translator.translate(&[line]).unwrap()[0], found);
+    }
+    let mut heard = Vec::new();
+    let options = TranslateOptions { n_best: 3, ..TranslateOptions::default() };
+    let found = translator.translate_with(&lines, &options, |done| heard.push(done)).unwrap();
+    assert_eq!((found[0].len(), found[1].len(), heard.last()), (3, 0, Some(&4)));
+    assert!(found[0].is_sorted_by(|a, b| a.score >= b.score));
+    assert_eq!(heard, [4], "one batch of three, and the empty line");
+}
+
+pub(super) fn texts(found: &[Vec<Translation>]) -> Vec<Vec<String>> {
+    found.iter().map(|best| best.iter().map(|best| best.text.clone()).collect()).collect()
+}
+
+#[test]
+fn the_most_lines_of_a_batch_change_no_translation() {
+    let (translator, lines) = (translator(), ["abc", "", "hgfedcba", "a", "cab"]);
+    let translated = |batch: usize| {
+        let mut heard = Vec::new();
+        let options = TranslateOptions { n_best: 3, batch, ..TranslateOptions::default() };
+        let found = translator.translate_with(&lines, &options, |done| heard.push(done)).unwrap();
+        (texts(&found), heard)
+    };
+    let (expected, heard) = translated(usize::MAX);
+    assert_eq!((expected.len(), heard), (5, vec![5]));
+    // The empty line is done from the beginning.
+    assert_eq!(translated(1), (expected.clone(), vec![2, 3, 4, 5]));
+    assert_eq!(translated(3), (expected, vec![4, 5]));
+}
+
+#[test]
+fn scores_are_divided_by_the_power_of_the_length_that_the_options_say() {
+    let translator = translator();
+    let best = |length_penalty: f64| {
+        let options = TranslateOptions { length_penalty, ..TranslateOptions::greedy() };
+        translator.translate_with(&["abc"], &options, |_| ()).unwrap().remove(0).remove(0)
+    };
+    let sum = best(0.0);
+    // The end token counts, where the translation is not as long as the model writes.
+    let length = (sum.ids.len() + 1).min(translator.model().max_target_len()) as f64;
+    assert!(length > 1.0 && sum.score < 0.0, "{sum:?}");
+    for penalty in [-1.0, 0.5, 1.0, 2.0] {
+        let found = best(penalty);
+        assert_eq!(found.ids, sum.ids);
+        assert_close(&[found.score * length.powf(penalty)], &[sum.score], 1e-9);
+    }
+    let error = translator.translate_with(
+        &["a"],
+        &TranslateOptions { length_penalty: f64::NAN, ..TranslateOptions::default() },
+        |_| (),
+    );
+    assert!(error.unwrap_err().to_string().contains("length_penalty is NaN"));
+}
+
+#[test]
+fn a_line_that_is_too_long_is_named_or_cut_if_that_is_allowed() {
+    let error = translator().translate(&["a", "abcdefgha"]).unwrap_err();
+    assert!(error.is_user_error());
+    assert!(error.to_string().starts_with("line 2 has 10 tokens, the end of the source included"), "{error}");
+    let options = TranslateOptions { truncate: true, ..TranslateOptions::greedy() };
+    let cut = translator().translate_with(&["abcdefgha"], &options, |_| ()).unwrap();
+    assert_eq!(cut, translator().translate_with(&["abcdefgh"], &options, |_| ()).unwrap());
+}
+
+#[test]
+fn a_character_that_is_unknown_is_found_in_its_line() {
+    let error = translator().translate(&["a", "bz"]).unwrap_err();
+    assert!(error.is_user_error() && error.to_string().starts_with("line 2: the character 'z'"), "{error}");
+}
+
+#[test]
+fn a_line_that_cannot_be_read_fails_alone() {
+    let (translator, lines) = (translator(), ["abc", "bz", "", "abcdefgha", "a"]);
+    let options = TranslateOptions::default();
+    let found = translator.translate_each(10, &lines, &options, |_| ()).unwrap();
+    let errors: Vec<String> = found.iter().filter_map(|line| Some(line.as_ref().err()?.to_string())).collect();
+    assert_eq!((found.len(), errors.len()), (5, 2));
+    assert!(errors[0].starts_with("line 12: the character 'z'"), "{errors:?}");
+    assert!(errors[1].starts_with("line 14 has 10 tokens"), "{errors:?}");
+    let alone = translator.translate_with(&["abc", "", "a"], &options, |_| ()).unwrap();
+    assert_eq!(texts(&found.into_iter().filter_map(Result::ok).collect::<Vec<_>>()), texts(&alone));
+    let beams = TranslateOptions { beams: 0, ..options };
+    assert!(translator.translate_each(0, &lines, &beams, |_| ()).unwrap_err().is_user_error());
+}
+
+#[test]
+fn an_unknown_character_is_the_unknown_token_where_there_is_one() {
+    let translator = translator_with(&["<unk>"]);
+    let unknown = translator.vocabulary().source().special("<unk>").unwrap();
+    let ids = translator.source(0, "az\u{e9}b", false).unwrap();
+    assert_eq!(ids, [1, unknown, unknown, 2, translator.vocabulary().ends().source]);
+    assert_eq!(translator.translate(&["a", "bz"]).unwrap().len(), 2);
+}
+
+#[test]
+fn a_model_comes_back_from_its_folder_and_lacks_nothing_that_changes_a_translation() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+    let (before, lines) = (translator(), ["abc", "hgfedcba", "a"]);
+    before.vocabulary().save(&folder).unwrap();
+    folder.write_config(crate::TASK, &config(before.vocabulary())).unwrap();
+    save_weights(before.model(), folder.weights_path(&Checkpoint::Last)).unwrap();
+    let load = || Translator::load_from(folder.path(), &Checkpoint::Last, &Device::default());
+    assert_eq!(load().unwrap().translate(&lines).unwrap(), before.translate(&lines).unwrap());
+
+    let whole = std::fs::read_to_string(folder.config()).unwrap();
+    for key in ["start_token", "scale_embedding", "tying", "joint"] {
+        let mut fields: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        fields.as_object_mut().unwrap().remove(key).unwrap();
+        std::fs::write(folder.config(), fields.to_string()).unwrap();
+        let error = load().unwrap_err();
+        let text = error.to_string();
+        assert!(error.is_user_error() && text.contains("config.json`"), "{text}");
+        assert!(text.contains(&format!("missing field `{key}`")), "{text}");
+    }
+}
