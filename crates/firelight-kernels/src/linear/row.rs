@@ -83,7 +83,9 @@ fn sums_of<W: Number>(x: Matrix<'_, W::Sum>, weight: Matrix<'_, W>) -> Vec<W::Su
         #[inline(always)]
         || {
             if x.shape()[0] == 1 {
-                (0..stretch).for_each(|first| add_places(&mut sums, x.row(0), weight, stretch, first));
+                for first in 0..stretch {
+                    add_places(&mut sums, x.row(0), weight, stretch, first);
+                }
             } else {
                 for first in (0..stretch).step_by(FOLLOWING) {
                     add_streams(&mut sums, x, weight, stretch, first..stretch.min(first + FOLLOWING));
@@ -92,9 +94,9 @@ fn sums_of<W: Number>(x: Matrix<'_, W::Sum>, weight: Matrix<'_, W>) -> Vec<W::Su
             for place in STREAMS * stretch..d_in {
                 for (row, sums) in sums.chunks_exact_mut(d_out).enumerate() {
                     let x = x.row(row)[place];
-                    sums.iter_mut()
-                        .zip(weight.row(place))
-                        .for_each(|(sum, weight)| *sum = x.mul_add(weight.widen(), *sum));
+                    for (sum, weight) in sums.iter_mut().zip(weight.row(place)) {
+                        *sum = x.mul_add(weight.widen(), *sum);
+                    }
                 }
             }
         },
@@ -221,7 +223,9 @@ fn add_columns<W: Number>(out: &mut [W::Sum], x: Matrix<'_, W::Sum>, columns: Ma
                 }
                 if length > 2 * half {
                     let last = [columns.row(first + 2 * half); 2];
-                    rows.iter().zip(&mut out).for_each(|(x, out)| out[2 * half] += products(x, last)[0]);
+                    for (x, out) in rows.iter().zip(&mut out) {
+                        out[2 * half] += products(x, last)[0];
+                    }
                 }
             },
         );
@@ -250,12 +254,12 @@ fn add_products<W: Number>(sums: &mut [W::Sum; LANES], x: &[W::Sum; LANES], weig
 }
 
 /// The sum of the lanes and of the columns left over. Never inlined: where the compiler sees the ends of both sums, it pairs
-/// their lanes and shuffles every weight.
+/// their lanes and shuffles every weight. So it has no vector instructions, and multiplies and adds by themselves.
 #[inline(never)]
 fn with_rest<W: Number>(lanes: &[W::Sum; LANES], x: &[W::Sum], weights: &[W]) -> W::Sum {
     let mut sum = halve(*lanes);
     for (&x, weight) in x.iter().zip(weights) {
-        sum = x.mul_add(weight.widen(), sum);
+        sum += x * weight.widen();
     }
     sum
 }
