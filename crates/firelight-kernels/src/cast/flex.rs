@@ -1,7 +1,7 @@
 //! Casts on the flex backend: the storage is converted as it lies.
 
 use super::{CastExtension, CastKernel};
-use crate::flex::{Number, converted};
+use crate::flex::{Number, converted, filled, for_each_block, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::{DType, FloatDType, Shape, bf16, f16};
@@ -25,12 +25,58 @@ impl CastKernel for Flex {
 }
 
 fn convert<A: Number<Sum = f32>, B: Number<Sum = f32>>(x: FlexTensor) -> FlexTensor {
-    let x = if is_dense(x.layout()) { x } else { x.to_contiguous() };
+    let (layout, dims) = (x.layout(), x.layout().shape().num_dims());
+    if is_dense(layout) {
+        as_it_lies::<A, B>(&x)
+    } else if layout.strides()[dims - 1] == 1 {
+        by_rows::<A, B>(&x)
+    } else {
+        as_it_lies::<A, B>(&x.to_contiguous())
+    }
+}
+
+fn as_it_lies<A: Number<Sum = f32>, B: Number<Sum = f32>>(x: &FlexTensor) -> FlexTensor {
     let (layout, count) = (x.layout(), x.layout().shape().num_elements());
-    let numbers = &A::storage(&x)[layout.start_offset()..][..count];
-    let values = converted(numbers, |number: A| B::round(number.widen()));
+    let values = converted::<A, B>(&A::storage(x)[layout.start_offset()..][..count]);
     let layout = Layout::new(layout.shape().clone(), layout.strides().to_vec(), 0);
     B::tensor(values, Shape::from(vec![count])).with_layout(layout)
+}
+
+/// A part of a larger tensor, such as what a cache holds so far, in row-major order.
+fn by_rows<A: Number<Sum = f32>, B: Number<Sum = f32>>(x: &FlexTensor) -> FlexTensor {
+    let (layout, numbers) = (x.layout(), A::storage(x));
+    let width = layout.shape()[layout.shape().num_dims() - 1];
+    let values = filled(layout.shape().num_elements(), |out| {
+        for_each_block(out, width, |first, out: &mut [B]| {
+            for (row, out) in out.chunks_exact_mut(width).enumerate() {
+                let start = start_of_row(layout, first + row);
+                convert_row(out, &numbers[start..start + width]);
+            }
+        });
+    });
+    B::tensor(values, layout.shape().clone())
+}
+
+fn convert_row<A: Number<Sum = f32>, B: Number<Sum = f32>>(out: &mut [B], row: &[A]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (out, number) in out.iter_mut().zip(row) {
+                *out = B::round(number.widen());
+            }
+        },
+    );
+}
+
+/// Where a row begins, counted in row-major order.
+fn start_of_row(layout: &Layout, mut row: usize) -> usize {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let mut start = layout.start_offset() as isize;
+    for d in (0..shape.num_dims() - 1).rev() {
+        start += (row % shape[d]) as isize * strides[d];
+        row /= shape[d];
+    }
+    start as usize
 }
 
 /// Whether the elements fill a part of the storage, in whatever order of the dimensions.

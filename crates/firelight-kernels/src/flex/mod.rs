@@ -122,14 +122,18 @@ pub(crate) fn for_each_pair_of_blocks<T: Number>(
     pairs.for_each(|(index, (a, b))| body(index * block, a, b));
 }
 
-/// Numbers of another type.
-pub(crate) fn converted<A: Number, B: Number>(numbers: &[A], convert: impl Fn(A) -> B + Sync) -> Vec<B> {
+/// Numbers in another type.
+pub(crate) fn converted<A: Number, B: Number<Sum = A::Sum>>(numbers: &[A]) -> Vec<B> {
     filled(numbers.len(), |out| {
-        for_each_block(out, 1, |first, out| {
+        for_each_block(out, 1, |first, out: &mut [B]| {
             let numbers = &numbers[first..first + out.len()];
             vectorised(
                 #[inline(always)]
-                || out.iter_mut().zip(numbers).for_each(|(out, &number)| *out = convert(number)),
+                || {
+                    for (out, number) in out.iter_mut().zip(numbers) {
+                        *out = B::round(number.widen());
+                    }
+                },
             );
         });
     })

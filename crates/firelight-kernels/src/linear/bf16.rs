@@ -52,11 +52,11 @@ fn multiply(left: Matrix<'_, bf16>, right: Matrix<'_, bf16>, bias: Option<&[bf16
 /// The rows of a decoder.
 fn multiply_long(x: &[bf16], weight: Matrix<'_, bf16>, bias: Option<&[bf16]>) -> Vec<bf16> {
     let [d_in, d_out] = weight.shape();
-    let x = converted(x, bf16::widen);
+    let x: Vec<f32> = converted(x);
     let mut sums = vec![0.0; x.len() / d_in * d_out];
     if let Some(bias) = bias {
-        repeat_row(&mut sums, &converted(bias, bf16::widen));
+        repeat_row(&mut sums, &converted::<_, f32>(bias));
     }
     add_rows(&mut sums, Matrix::rows(&x, d_in), weight);
-    converted(&sums, bf16::round)
+    converted(&sums)
 }

@@ -53,7 +53,7 @@ impl Panels {
     fn pack(lines: Matrix<'_, bf16>, units: Units, by_term: bool) -> Self {
         let [count, terms] = lines.shape();
         let steps = terms.div_ceil(TERMS);
-        let mut tiles = vec![Tile::ZERO; 2 * count.div_ceil(PANEL) * steps];
+        let mut tiles = unwritten(2 * count.div_ceil(PANEL) * steps);
         tiles.par_chunks_mut(2 * steps.max(1)).enumerate().for_each(|(panel, tiles)| {
             for (i, tile) in tiles.iter_mut().enumerate() {
                 fill(tile, lines, [panel * PANEL + i % 2 * SIDE, i / 2 * TERMS], units, by_term);
@@ -63,9 +63,21 @@ impl Panels {
     }
 }
 
-/// Fills a tile, which is zero, with the lines and terms from a place on.
+/// Tiles that are written before anybody reads them.
+#[allow(clippy::uninit_vec)]
+fn unwritten(count: usize) -> Vec<Tile> {
+    let mut tiles = Vec::with_capacity(count);
+    // SAFETY: the capacity is `count`, any bits are a tile, and `fill` writes all of each.
+    unsafe { tiles.set_len(count) };
+    tiles
+}
+
+/// Fills a tile with the lines and terms from a place on, and with zeros beyond the edges.
 fn fill(tile: &mut Tile, lines: Matrix<'_, bf16>, [line, term]: [usize; 2], units: Units, by_term: bool) {
     let [count, terms] = lines.shape();
+    if line + SIDE > count || term + TERMS > terms {
+        *tile = Tile::ZERO;
+    }
     if line >= count {
         return;
     }
