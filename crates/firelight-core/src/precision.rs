@@ -2,7 +2,8 @@
 //!
 //! Source: Micikevicius et al. 2018, Mixed precision training, §3.1 (<https://arxiv.org/abs/1710.03740>): the parameters stay in
 //! single precision, a copy of them is rounded in every pass, and their gradients come back in single precision. A stack
-//! takes and gives single precision; in between a block computes in the type of the pass. Only here are numbers cast; the
+//! takes and gives single precision; in between a block computes in the type of the pass. Where all parameters and the input are of half
+//! precision, nothing is cast but what the blocks share. Only here are numbers cast; the
 //! kernels form sums, statistics of norms and softmaxes in single precision.
 
 use crate::context::LayerContext;
@@ -16,7 +17,7 @@ pub(crate) struct Precision(pub(crate) Option<FloatDType>);
 
 impl Precision {
     /// That of an input of half precision, where the pass names none.
-    pub(crate) fn or_of<const D: usize>(self, x: &Tensor<D>) -> Self {
+    pub(crate) fn or_dtype_of<const D: usize>(self, x: &Tensor<D>) -> Self {
         let is_half = matches!(x.dtype(), DType::F16 | DType::BF16);
         Self(self.0.or_else(|| is_half.then(|| x.dtype().into())))
     }

@@ -170,8 +170,9 @@ impl<L: Layer + 'static> Transformer<L> {
         pass.begin([batch, len], &x.device());
         let visible = VisibleTokens::new(input, pass, [batch, seq_len], x.device());
         let positions = visible.positions(seq_len);
-        let (precision, dtype) = (pass.precision().or_of(&x), x.dtype());
-        let contexts = self.contexts(&visible, &positions, input, pass).map(|context| precision.context(context));
+        let (precision, dtype) = (pass.precision(), x.dtype());
+        let of_contexts = precision.or_dtype_of(&x);
+        let contexts = self.contexts(&visible, &positions, input, pass).map(|context| of_contexts.context(context));
         let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
         pass.trace_embeddings(&stream);
         for (i, layer) in self.layers().enumerate() {

@@ -1,5 +1,5 @@
-//! Half precision on the CPU: operations widen their inputs to `f32`, compute there, and round their output once. Gradients
-//! are rounded once, too, where they leave the operation.
+//! Half precision on the CPU: operations compute in `f32` and round their output once. Gradients are rounded once, too, where they
+//! leave the operation. Those whose kernels do not read half precision widen their inputs by the functions here.
 
 use burn::tensor::{DType, FloatDType, Tensor};
 
@@ -87,6 +87,11 @@ mod tests {
         let row = |x: Tensor<2>| x.reshape([-1]);
         check("linear", [[7, 70], [70, 30]], |[x, w]| linear(x, w, None));
         check("linear", [[7, 70], [70, 30], [1, 30]], |[x, w, b]| linear(x, w, Some(row(b))));
+        // Of a size that the rows of a decoder have a path of their own for, and rows on both sides of its limits.
+        for rows in [1, 5, 6, 33] {
+            check("rows", [[rows, 260], [260, 300]], |[x, w]| linear(x, w, None));
+            check("rows", [[rows, 260], [300, 260], [1, 300]], |[x, w, b]| linear(x, w.transpose(), Some(row(b))));
+        }
         check("logits", [[7, 70], [70, 30], [1, 30]], |[x, w, b]| {
             LogitMap::new(w).with_bias(Some(row(b))).with_scale(0.7).with_soft_cap(Some(2.0)).forward(x)
         });

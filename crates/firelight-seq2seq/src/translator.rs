@@ -99,12 +99,13 @@ impl Translator {
         &self.vocabulary
     }
 
-    /// The best translation of every line, by five beams.
+    /// The best translation of every line, by five beams; where tokens are guessed, by one.
     ///
     /// # Errors
-    /// If a line is too long, or has a character that the tokenizer does not know; and where tokens are guessed, which is for one beam.
+    /// If a line is too long, or has a character that the tokenizer does not know.
     pub fn translate<S: AsRef<str>>(&self, lines: &[S]) -> Result<Vec<String>, TaskError> {
-        let found = self.translate_with(lines, &TranslateOptions::default(), |_| ())?;
+        let options = if self.guesser.is_some() { TranslateOptions::greedy() } else { TranslateOptions::default() };
+        let found = self.translate_with(lines, &options, |_| ())?;
         Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
     }
 

@@ -21,7 +21,7 @@ use super::precision::ComputeIn;
 use super::sampling::Sampling;
 use super::searching::Search;
 use super::texts::{standard_input, whole_file};
-use super::trained_model::{TrainedModel, beside};
+use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 use crate::output;
 
@@ -291,11 +291,11 @@ impl Generate {
         let mut generator = self.compute.load(&self.model)?;
         let device = generator.model().device();
         if let Some(draft) = &self.guesses.draft {
-            let draft = beside(draft, &device, TextGenerator::load_from)?;
-            generator = generator.with_draft(draft, self.guesses.draft_tokens)?;
+            let draft = self.compute.load_beside(draft, &device)?;
+            generator = generator.with_draft(draft, self.guesses.draft_tokens())?;
         }
         if let Some(amateur) = &self.contrast.amateur {
-            let amateur = beside(amateur, &device, TextGenerator::load_from)?;
+            let amateur = self.compute.load_beside(amateur, &device)?;
             generator = generator.with_amateur(amateur, self.contrast.amateur_options())?;
         }
         if let Some(lookup) = self.guesses.lookup() {

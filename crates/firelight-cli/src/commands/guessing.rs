@@ -10,8 +10,8 @@ pub(super) struct Guesses {
     #[arg(long, value_name = "MODEL", conflicts_with = "prompt_lookup")]
     pub(super) draft: Option<PathBuf>,
     /// Tokens that are guessed at a time
-    #[arg(long, value_name = "N", default_value_t = 8, requires = "draft")]
-    pub(super) draft_tokens: usize,
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "draft", value_parser = clap::value_parser!(u32).range(1..))]
+    draft_tokens: u32,
     /// Guess what followed the last tokens where they stood before; the text is the same
     #[arg(long)]
     prompt_lookup: bool,
@@ -22,6 +22,11 @@ impl Guesses {
     pub(super) fn given(&self) -> Option<&'static str> {
         let draft = self.draft.as_ref().map(|_| "--draft");
         draft.or(self.prompt_lookup.then_some("--prompt-lookup"))
+    }
+
+    /// How many tokens a draft guesses at a time.
+    pub(super) fn draft_tokens(&self) -> usize {
+        self.draft_tokens as usize
     }
 
     /// What guesses from the text itself, where that is asked for.

@@ -1,11 +1,14 @@
-//! The type that a model computes in.
+//! The type that language models compute in.
+
+use std::path::Path;
 
 use anyhow::Result;
-use firelight::generation::Autoregressive;
+use burn::tensor::Device;
 use firelight::language::TextGenerator;
+use firelight::storage::{Checkpoint, InputError, TaskError};
 use firelight::training::Precision;
 
-use super::trained_model::TrainedModel;
+use super::trained_model::{TrainedModel, beside};
 
 #[derive(clap::Args)]
 pub(super) struct ComputeIn {
@@ -17,9 +20,35 @@ pub(super) struct ComputeIn {
 impl ComputeIn {
     /// Loads a language model that computes in this type.
     pub(super) fn load(&self, model: &TrainedModel) -> Result<TextGenerator> {
-        let generator = model.load(TextGenerator::load_from)?;
-        self.precision.check(&generator.model().device())?;
+        model.load(|folder, checkpoint, device| {
+            self.check(device)?;
+            self.open(folder, checkpoint, device)
+        })
+    }
+
+    /// Loads another one onto the device of the first.
+    pub(super) fn load_beside(&self, model: &Path, device: &Device) -> Result<TextGenerator> {
+        beside(model, device, |folder, checkpoint, device| self.open(folder, checkpoint, device))
+    }
+
+    fn open(
+        &self,
+        folder: impl AsRef<Path>,
+        checkpoint: &Checkpoint,
+        device: &Device,
+    ) -> Result<TextGenerator, TaskError> {
+        let generator = TextGenerator::load_from(folder, checkpoint, device)?;
         Ok(self.precision.dtype().into_iter().fold(generator, TextGenerator::with_precision))
+    }
+
+    fn check(&self, device: &Device) -> Result<(), InputError> {
+        match self.precision.dtype().is_none_or(|dtype| device.supports_dtype(dtype)) {
+            true => Ok(()),
+            false => Err(InputError::new(format!(
+                "the device {device:?} cannot compute in {}, which --precision asks for; leave it out, or take another device",
+                self.precision
+            ))),
+        }
     }
 }
 

@@ -87,7 +87,7 @@ impl Translate {
         let translator = self.model.load(Translator::load_from)?;
         if let Some(draft) = &self.guesses.draft {
             let draft = beside(draft, &translator.model().device(), Translator::load_from)?;
-            return Ok(translator.with_draft(draft, self.guesses.draft_tokens)?);
+            return Ok(translator.with_draft(draft, self.guesses.draft_tokens())?);
         }
         Ok(match self.guesses.lookup() {
             Some(lookup) => translator.with_lookup(lookup),
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(guesses("translate run").lookup(), None);
         assert_eq!(guesses("translate run --prompt-lookup").lookup(), Some(PromptLookup::default()));
         let drafting = guesses("translate run --draft small");
-        assert_eq!((drafting.draft, drafting.draft_tokens), (Some("small".into()), 8));
+        assert_eq!((drafting.draft_tokens(), drafting.draft), (8, Some("small".into())));
         assert!(Command::try_parse_from(["translate", "run", "--draft", "small", "--prompt-lookup"]).is_err());
         assert!(Command::try_parse_from(["translate", "run", "--draft-tokens", "4"]).is_err());
     }

@@ -167,7 +167,7 @@ fn a_draft_of_the_same_tokens_changes_no_translation_and_is_for_one_beam() {
     let home = Model::scratch();
     let other = trained_on(home.path(), "Ab. Ba!").display().to_string();
     let advice = "take one with the model's own tokenizer";
-    translated(&["--draft", &other]).fails(USER, &["the draft has another vocabulary: it has `", advice]);
+    translated(&["--draft", &other]).fails(USER, &["the target of the draft has another vocabulary: it has `", advice]);
 }
 
 #[test]

@@ -32,13 +32,13 @@ mod tests {
 
     #[test]
     fn the_first_token_that_differs_is_named() {
-        let [abc, abd, more] =
-            ["abc", "abd", "abcd"].map(|text| Tokenizer::train(&TokenizerConfig::Char, text).unwrap());
+        let [abc, abx, more] =
+            ["abc", "abx", "abcd"].map(|text| Tokenizer::train(&TokenizerConfig::Char, text).unwrap());
         abc.agrees_with("draft", &abc.clone()).unwrap();
         let differ = |own: &Tokenizer, other: &Tokenizer| own.agrees_with("draft", other).unwrap_err().to_string();
         let advice = "take one with the model's own tokenizer";
         for (own, other, told) in [
-            (&abc, &abd, "it has `d`, where the model has `c`"),
+            (&abc, &abx, "it has `x`, where the model has `c`"),
             (&abc, &more, "it has `d`, where the model has no token"),
             (&more, &abc, "it has no token, where the model has `d`"),
         ] {

@@ -186,7 +186,9 @@ impl LogitsProcessor for Constrained {
         let known = self.admitted.take().filter(|(token, _)| *token == chosen).map(|(_, closing)| closing);
         let closing = known.or_else(|| self.closing_behind(chosen, TRIALS));
         let belongs = self.matcher.try_consume_tokens(&[chosen]).is_ok_and(|taken| taken == 1);
-        self.ids.push(chosen);
+        if belongs {
+            self.ids.push(chosen);
+        }
         self.written += 1;
         // Without room for a closing the text goes on until its limit.
         self.closing = belongs.then(|| closing.unwrap_or_default());

@@ -1,4 +1,5 @@
-//! What is left of a row of logits. Once most tokens are hidden it is a list of the others, so that no filter passes over the vocabulary again.
+//! What is left of a row of logits. Once most tokens are hidden it is a list of the others, so that the filters behind need not pass over the
+//! vocabulary again.
 
 use super::HIDDEN;
 

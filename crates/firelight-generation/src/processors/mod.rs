@@ -89,8 +89,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
-    /// Whether it looks at the logits and their order alone, so that neither ids nor hidden tokens make a difference to it. Then `process` may be
-    /// given the logits of the tokens that are not hidden, which is faster. Default: false.
+    /// Whether it depends on the logits and their order alone. `process` may then be called with the visible logits only. Default: false.
     fn ignores_ids(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Numbers of another type: what half precision costs between the operations that compute in it.
+//! Conversion between number types.
 
 #[cfg(feature = "flex")]
 mod autodiff;
@@ -8,10 +8,12 @@ mod flex;
 use burn::tensor::{FloatDType, Tensor};
 
 #[cfg(feature = "flex")]
-use extension::{CastExtension, CastKernel};
+use extension::CastExtension;
+#[cfg(feature = "flex")]
+pub(crate) use extension::CastKernel;
 
 /// `x` in another type, each number rounded to the nearest one; its gradient is cast back. As [`Tensor::cast`], but on the CPU in
-/// parallel, in vector instructions, and without moving what a permutation has turned round.
+/// parallel, in vector instructions, and with the strides of a permuted tensor kept.
 ///
 /// # Shapes
 /// - any; the output has the shape of `x`

@@ -1,8 +1,8 @@
 //! The numbers of the flex kernels, `f32` and `f64`, with exponential functions that a compiler can vectorise.
 //!
 //! Everything here is free of branches and calls: loops over it become vector instructions of whatever width
-//! [`vectorised`](super::vectorised) finds, and every width gives the same bits. Only [`mul_add`](Real::mul_add) is a call where a processor
-//! cannot do it, see [`is_fused`](super::simd::is_fused).
+//! [`vectorised`](super::vectorised) finds, and every width gives the same bits. Only [`mul_add`](Real::mul_add) is a call at
+//! the scalar level, see [`has_fma`](super::simd::has_fma).
 
 use super::Number;
 use std::fmt::Debug;

@@ -53,7 +53,7 @@ pub(super) fn matrix<T: Number>(weight: &FlexTensor) -> Matrix<'_, T> {
 }
 
 /// `x weight + bias`: the product is added to rows that hold the bias.
-fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
+pub(super) fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
     let x = contiguous(x);
     let (d_in, d_out) = (weight.layout().shape()[0], weight.layout().shape()[1]);
     let mut shape = x.layout().shape().clone();
@@ -81,7 +81,7 @@ pub(super) fn repeat_row<T: Number>(out: &mut [T], row: &[T]) {
 }
 
 /// `grad weightᵀ`, of the shape of `x`.
-fn input_gradient<T: Real>(weight: FlexTensor, grad: FlexTensor, x: &[usize]) -> FlexTensor {
+pub(super) fn input_gradient<T: Real>(weight: FlexTensor, grad: FlexTensor, x: &[usize]) -> FlexTensor {
     let grad = contiguous(grad);
     let (d_in, d_out) = (weight.layout().shape()[0], weight.layout().shape()[1]);
     let out = filled(x.iter().product(), |out| {
@@ -92,7 +92,7 @@ fn input_gradient<T: Real>(weight: FlexTensor, grad: FlexTensor, x: &[usize]) ->
 }
 
 /// `xᵀ grad`.
-fn weight_gradient<T: Real>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
+pub(super) fn weight_gradient<T: Real>(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
     let (x, grad) = (contiguous(x), contiguous(grad));
     let [d_in, d_out] = [&x, &grad].map(|tensor| tensor.layout().shape()[tensor.layout().num_dims() - 1]);
     let out = filled(d_in * d_out, |out| {

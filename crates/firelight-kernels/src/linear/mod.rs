@@ -28,7 +28,7 @@ use extension::{LinearExtension, LinearKernel};
 pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     check("linear", &x, &weight, bias.as_ref());
     #[cfg(feature = "flex")]
-    if crate::half::is_half(&x) && !is_served(&x, &weight) {
+    if crate::half::is_half(&x) && x.dtype() != burn::tensor::DType::BF16 {
         use crate::half::{in_single, widen};
         return in_single(x, |x| linear(x, widen(weight), bias.map(widen)));
     }
@@ -37,13 +37,6 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
         return extension::linear(x, weight, bias);
     }
     reference::linear(x, weight, bias)
-}
-
-/// Whether a product of half precision has a path of its own.
-#[cfg(feature = "flex")]
-fn is_served<const D: usize>(x: &Tensor<D>, weight: &Tensor<2>) -> bool {
-    let rows = x.dims()[..D - 1].iter().product();
-    x.dtype() == burn::tensor::DType::BF16 && weight.dims()[1] > 0 && bf16::serves(rows, weight.dims())
 }
 
 pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Tensor<2>, bias: Option<&Tensor<1>>) {

@@ -26,8 +26,8 @@ impl Translator {
         self
     }
 
-    /// Guesses up to `tokens` tokens with a smaller translator; the translations stay the same. What is said of
-    /// [`with_lookup`](Self::with_lookup) is true here, too. A line that is too long for the draft is translated without guesses.
+    /// Guesses up to `tokens` tokens with a smaller translator; the translations stay the same. The restrictions of
+    /// [`with_lookup`](Self::with_lookup) apply. A line that is too long for the draft is translated without guesses.
     ///
     /// ```no_run
     /// use firelight_seq2seq::{TranslateOptions, Translator};
@@ -42,7 +42,7 @@ impl Translator {
     /// If the draft has other tokens than the model, of the target or of the source.
     pub fn with_draft(mut self, draft: Self, tokens: usize) -> Result<Self, TaskError> {
         let (own, others) = (&self.vocabulary, &draft.vocabulary);
-        own.target().agrees_with("draft", others.target())?;
+        own.target().agrees_with("target of the draft", others.target())?;
         own.source().agrees_with("source of the draft", others.source())?;
         self.guesser = Some(Guesser::Draft { model: Box::new(draft.model), tokens });
         Ok(self)

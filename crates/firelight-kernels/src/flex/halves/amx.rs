@@ -17,18 +17,14 @@ use std::sync::OnceLock;
 /// Whether the processor has tile registers for `bf16`, and the system lets this process use them.
 pub(crate) fn is_permitted() -> bool {
     static PERMITTED: OnceLock<bool> = OnceLock::new();
-    *PERMITTED.get_or_init(|| has_tiles() && is_x86_64_v4() && ask())
+    *PERMITTED.get_or_init(|| has_tiles() && ask())
 }
 
-fn is_x86_64_v4() -> bool {
-    pulp::x86::V4::try_new().is_some()
-}
-
-/// Leaf 7 of `CPUID`: bit 22 is AMX-BF16, bit 24 AMX-TILE.
-fn has_tiles() -> bool {
+/// Leaf 7 of `CPUID`: bit 22 is AMX-BF16, bit 24 AMX-TILE. Vectors of 512 bits belong to it. Miri knows none of this.
+pub(super) fn has_tiles() -> bool {
     use std::arch::x86_64::{__cpuid, __cpuid_count};
     let both = 1 << 22 | 1 << 24;
-    __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & both == both
+    !cfg!(miri) && pulp::x86::V4::try_new().is_some() && __cpuid(0).eax >= 7 && __cpuid_count(7, 0).edx & both == both
 }
 
 /// Asks Linux for the tile data: `arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)`.
@@ -83,12 +79,16 @@ pub(super) fn with_tiles(work: impl FnOnce()) {
     work();
 }
 
-/// Sums of a block, from zero. Only within [`with_tiles`].
+/// Sums of a block, from zero.
+///
+/// # Safety
+/// Only within [`with_tiles`].
 ///
 /// # Panics
 /// If the panels differ in length.
-pub(super) fn multiply(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+pub(super) unsafe fn multiply(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
     assert!(left.len() == right.len() && !left.is_empty(), "panels of one length");
+    let first = sums.0.as_mut_ptr();
     // SAFETY: each pass of the loop reads one pair of tiles of either panel, of which there are as many as passes; the four
     // stores write the four quarters of the sums. The registers are set up by `with_tiles`.
     unsafe {
@@ -117,8 +117,8 @@ pub(super) fn multiply(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]])
             left = inout(reg) left.as_ptr() => _,
             right = inout(reg) right.as_ptr() => _,
             steps = inout(reg) left.len() => _,
-            upper = in(reg) sums.0.as_mut_ptr(),
-            lower = in(reg) sums.0[SIDE..].as_mut_ptr(),
+            upper = in(reg) first,
+            lower = in(reg) first.add(SIDE),
             row = in(reg) 64usize,
             stride = in(reg) 4 * PANEL,
             out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,

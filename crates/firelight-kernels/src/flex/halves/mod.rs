@@ -17,10 +17,10 @@ use burn::tensor::bf16;
 use panels::{PANEL, Panels};
 use rayon::prelude::*;
 
-/// Whether this processor has tile registers for `bf16`, and the system lets this process use them.
+/// Whether this processor has tile registers for `bf16`.
 pub(super) fn has_tiles() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-    return amx::is_permitted();
+    return amx::has_tiles();
     #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
     false
 }
@@ -41,7 +41,7 @@ struct Sums([[f32; PANEL]; PANEL]);
 /// `out = left right + bias` in whole rows, each number rounded once. A bias is as long as a row.
 ///
 /// # Panics
-/// If the shapes do not fit.
+/// If the shapes do not fit, or one of them is 0.
 pub(crate) fn product<T: Number<Sum = f32>>(
     out: &mut [T],
     left: Matrix<'_, bf16>,
@@ -51,6 +51,7 @@ pub(crate) fn product<T: Number<Sum = f32>>(
 ) {
     let ([rows, terms], columns) = (left.shape(), right.shape()[1]);
     assert!(right.shape()[0] == terms && out.len() == rows * columns, "a product of matrices");
+    assert!(rows * terms * columns > 0, "a product of something");
     assert!(bias.is_none_or(|bias| bias.len() == columns), "a bias as long as a row");
     let (left, right) = (Panels::of_left(left, units), Panels::of_right(right, units));
     let [height, width] = task_shape(rows, terms, columns);
@@ -94,7 +95,8 @@ impl Part<'_> {
         for column in (0..width).step_by(PANEL) {
             let right = self.right.panel((self.column + column) / PANEL);
             for row in (0..out.len()).step_by(PANEL) {
-                self.units.multiply(&mut sums, self.left.panel((self.row + row) / PANEL), right);
+                // SAFETY: `product` calls this within `Units::within`.
+                unsafe { self.units.multiply(&mut sums, self.left.panel((self.row + row) / PANEL), right) };
                 let rows = row..out.len().min(row + PANEL);
                 self.store(&mut out[rows], column, &sums);
             }

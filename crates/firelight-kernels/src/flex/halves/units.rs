@@ -4,10 +4,11 @@ use super::Sums;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use super::amx;
 use super::panels::{SIDE, Tile};
-use crate::flex::{Number, simd, vectorised};
+#[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+use crate::flex::simd;
+use crate::flex::{Number, vectorised};
 
-/// What computes a block of sums. Both give the same bits, but where numbers are smaller than the normal ones of `f32`, which AMX
-/// takes for zero.
+/// What computes a block of sums. Both give the same bits, but AMX flushes subnormal numbers of `f32` to zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Units {
     /// Tile registers.
@@ -22,7 +23,7 @@ impl Units {
     /// Those that make products of `bf16` faster than those of `f32`, if this processor has them and the system permits their use.
     pub(crate) fn chosen() -> Option<Self> {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-        return (simd::has_tiles()).then_some(Self::Amx);
+        return (simd::has_tiles() && amx::is_permitted()).then_some(Self::Amx);
         #[cfg(not(all(target_arch = "x86_64", target_os = "linux")))]
         None
     }
@@ -41,11 +42,15 @@ impl Units {
         }
     }
 
-    /// The sums of a block, from the panels of its rows and of its columns. Must be called within [`within`](Self::within).
-    pub(super) fn multiply(self, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+    /// The sums of a block, from the panels of its rows and of its columns.
+    ///
+    /// # Safety
+    /// Only [`within`](Self::within).
+    pub(super) unsafe fn multiply(self, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
         match self {
             #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
-            Self::Amx => amx::multiply(sums, left, right),
+            // SAFETY: the caller vouches for it.
+            Self::Amx => unsafe { amx::multiply(sums, left, right) },
             Self::Plain => multiply(sums, left, right),
         }
     }
