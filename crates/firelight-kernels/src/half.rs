@@ -48,6 +48,16 @@ mod tests {
         shapes: [[usize; D]; N],
         function: impl Fn([Tensor<D>; N]) -> Tensor<R>,
     ) {
+        check_sums(name, shapes, 1e-6, function);
+    }
+
+    /// The same where sums differ by up to `slack` before they are rounded, for they are formed in another order.
+    fn check_sums<const N: usize, const D: usize, const R: usize>(
+        name: &str,
+        shapes: [[usize; D]; N],
+        slack: f32,
+        function: impl Fn([Tensor<D>; N]) -> Tensor<R>,
+    ) {
         // Half a unit of the last place, and a bit for sums that come out on the other side of the middle.
         for (dtype, unit) in [(DType::F16, 2f32.powi(-11)), (DType::BF16, 2f32.powi(-8))] {
             let mut seed = 0;
@@ -61,7 +71,7 @@ mod tests {
                 for (found, expected) in found.iter::<f32>().zip(expected.iter::<f32>()) {
                     let error = (found - expected).abs();
                     assert!(
-                        error <= 1.01 * unit * expected.abs() + 1e-6,
+                        error <= 1.01 * unit * expected.abs() + slack,
                         "{name}, {place}, {dtype:?}: {found} {expected}"
                     );
                 }
@@ -89,8 +99,10 @@ mod tests {
         check("linear", [[7, 70], [70, 30], [1, 30]], |[x, w, b]| linear(x, w, Some(row(b))));
         // Of a size that the rows of a decoder have a path of their own for, and rows on both sides of its limits.
         for rows in [1, 5, 6, 33] {
-            check("rows", [[rows, 260], [260, 300]], |[x, w]| linear(x, w, None));
-            check("rows", [[rows, 260], [300, 260], [1, 300]], |[x, w, b]| linear(x, w.transpose(), Some(row(b))));
+            check_sums("rows", [[rows, 260], [260, 300]], 2e-5, |[x, w]| linear(x, w, None));
+            check_sums("rows", [[rows, 260], [300, 260], [1, 300]], 2e-5, |[x, w, b]| {
+                linear(x, w.transpose(), Some(row(b)))
+            });
         }
         check("logits", [[7, 70], [70, 30], [1, 30]], |[x, w, b]| {
             LogitMap::new(w).with_bias(Some(row(b))).with_scale(0.7).with_soft_cap(Some(2.0)).forward(x)

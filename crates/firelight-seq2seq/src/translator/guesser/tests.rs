@@ -95,7 +95,7 @@ fn a_draft_has_the_tokens_of_both_sides() {
         error.to_string()
     };
     let told = "has another vocabulary: it has `z`, where the model has `h`; take one with the model's own tokenizer";
-    assert_eq!(refused(None, "abcdefgz "), format!("the draft {told}"));
+    assert_eq!(refused(None, "abcdefgz "), format!("the target of the draft {told}"));
     assert_eq!(refused(Some("abcdefgz "), "abcdefgh "), format!("the source of the draft {told}"));
 }
 
