@@ -71,6 +71,8 @@ pub use cast::cast;
 pub use causal_convolution::causal_convolution;
 pub use closeness::{Difference, Numbers, assert_close, assert_same_bits};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
+#[cfg(feature = "cuda")]
+pub use cube::keep_compiled_kernels;
 pub use dropout::dropout;
 pub use embedding::embedding;
 pub use gated::{Gate, gated};

@@ -2,7 +2,12 @@
 //!
 //! Kernels read `f32`, `f16` or `bf16` and compute in `f32`. Sums have one order, which depends on the width alone.
 
+#[cfg(feature = "cuda")]
+mod kept;
 pub(crate) mod norm;
+
+#[cfg(feature = "cuda")]
+pub use kept::keep_compiled_kernels;
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::cubecl::{self, prelude::*};

@@ -125,7 +125,10 @@ impl Backend {
     fn enumerate(self) -> Option<Vec<Device>> {
         match self {
             #[cfg(feature = "cuda")]
-            Self::Cuda => Some(Device::enumerate(DeviceType::Cuda).into_vec()),
+            Self::Cuda => {
+                firelight_kernels::keep_compiled_kernels();
+                Some(Device::enumerate(DeviceType::Cuda).into_vec())
+            }
             #[cfg(feature = "metal")]
             Self::Metal => Some(Device::enumerate(DeviceType::Metal).into_vec()),
             #[cfg(feature = "rocm")]
