@@ -15,7 +15,7 @@ use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
     WithVocabulary, write_texts,
 };
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights_in};
 
 use self::contrast::Amateur;
 use self::draft::Guesser;
@@ -63,6 +63,20 @@ impl TextGenerator {
     /// # Errors
     /// As [`load`](Self::load), and if there is no such checkpoint.
     pub fn load_from(folder: impl AsRef<Path>, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        Self::load_in(folder, checkpoint, device, FloatDType::F32)
+    }
+
+    /// As [`load_from`](Self::load_from), with all weights as numbers of another type, in which everything is then computed. Half
+    /// precision takes half the memory, and may choose another token where two are nearly as probable.
+    ///
+    /// # Errors
+    /// As [`load_from`](Self::load_from).
+    pub fn load_in(
+        folder: impl AsRef<Path>,
+        checkpoint: &Checkpoint,
+        device: &Device,
+        dtype: FloatDType,
+    ) -> Result<Self, TaskError> {
         let folder = ModelFolder::open(folder)?;
         let config: LanguageModelConfig = folder.read_config(crate::TASK)?;
         TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
@@ -70,7 +84,7 @@ impl TextGenerator {
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         tokenizer.fits(config.vocab_size, &folder.config())?;
         let mut model = config.init(device);
-        load_weights(&mut model, weights)?;
+        load_weights_in(&mut model, weights, dtype)?;
         let generator = Self::new(model, tokenizer);
         match folder.generation() {
             path if path.is_file() => Ok(generator.with_defaults(GenerationDefaults::of_file(path)?)),
@@ -89,13 +103,6 @@ impl TextGenerator {
     /// into the options.
     pub fn defaults(&self) -> Option<&GenerationDefaults> {
         self.defaults.as_ref()
-    }
-
-    /// Computes with all parameters in `dtype`: half precision takes half the memory, and may choose another token where two are
-    /// nearly as probable.
-    pub fn with_precision(mut self, dtype: FloatDType) -> Self {
-        self.model = self.model.cast(dtype);
-        self
     }
 
     /// Recomputes the whole window at every step; the text stays the same.

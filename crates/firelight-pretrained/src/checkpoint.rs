@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
 use firelight_generation::GenerationDefaults;
 use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, write_atomic, write_json};
@@ -71,12 +71,20 @@ impl PublishedModel {
         self.plan.report(&self.weights)
     }
 
-    /// The model with its weights on a device.
+    /// The model with its weights on a device, as 32-bit floats.
     ///
     /// # Errors
     /// If a weight is NaN or infinite, or a file cannot be read any more.
     pub fn load(&self, device: &Device) -> Result<AutoModel, TaskError> {
-        Ok(self.structure.load(&self.plan, &self.weights, device)?)
+        self.load_in(device, FloatDType::F32)
+    }
+
+    /// As [`load`](Self::load), as numbers of another type, in which it then computes: half precision takes half the memory.
+    ///
+    /// # Errors
+    /// As [`load`](Self::load).
+    pub fn load_in(&self, device: &Device, dtype: FloatDType) -> Result<AutoModel, TaskError> {
+        Ok(self.structure.load(&self.plan, &self.weights, device, dtype)?)
     }
 
     /// The tokenizer, where the folder has one: `tokenizer.json`, or a vocabulary from before it.

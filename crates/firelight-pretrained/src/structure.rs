@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 use firelight_classification::{
     MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, ReadingConfig,
     SentenceEncoder, SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK,
@@ -117,16 +117,22 @@ macro_rules! structures {
                 }
             }
 
-            /// The model with the weights that a plan finds.
+            /// The model with the weights that a plan finds, as numbers of a type.
             ///
             /// # Errors
             /// As [`Plan::load`].
             ///
             /// # Panics
             /// If it has [`problems`](Self::problems).
-            pub fn load(&self, plan: &Plan, weights: &Weights, device: &Device) -> Result<AutoModel, StorageError> {
+            pub fn load(
+                &self,
+                plan: &Plan,
+                weights: &Weights,
+                device: &Device,
+                dtype: FloatDType,
+            ) -> Result<AutoModel, StorageError> {
                 Ok(match self {
-                    $(Self::$Name(config) => AutoModel::$Name(plan.load(config.init(device), weights)?),)+
+                    $(Self::$Name(config) => AutoModel::$Name(plan.load(config.init(device), weights, dtype)?),)+
                 })
             }
 

@@ -17,6 +17,7 @@
 use std::path::Path;
 
 use burn::module::Module;
+use burn::tensor::FloatDType;
 use firelight_core::ParameterReport;
 use firelight_storage::TaskError;
 
@@ -60,5 +61,5 @@ pub fn load_file<M: Module>(model: M, table: &Table, file: impl AsRef<Path>) -> 
     let file = file.as_ref();
     let weights = Weights::of_file(file)?;
     let plan = Plan::of_file(table, ParameterReport::of(&model).entries(), file, &weights)?;
-    Ok(plan.load(model, &weights)?)
+    Ok(plan.load(model, &weights, FloatDType::F32)?)
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::store::{ModuleSnapshot, PathFilter};
+use burn::tensor::FloatDType;
 
 use crate::StorageError;
 use crate::weights::{load_where, save_where};
@@ -43,7 +44,7 @@ pub fn save_adapters<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(),
 /// # Errors
 /// As [`load_weights`](crate::load_weights): the file must hold all parameters of all adapters, and nothing else.
 pub fn load_adapters<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<(), StorageError> {
-    load_where(model, path.as_ref(), is_adapter)
+    load_where(model, path.as_ref(), FloatDType::F32, is_adapter)
 }
 
 /// Writes `model` without its adapters, as [`save_weights`](crate::save_weights) writes one that has none. After the adapters are
@@ -60,7 +61,7 @@ pub fn save_base<M: Module>(model: &M, path: impl AsRef<Path>) -> Result<(), Sto
 /// # Errors
 /// As [`load_weights`](crate::load_weights): the file must hold everything but the adapters.
 pub fn load_base<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<(), StorageError> {
-    load_where(model, path.as_ref(), is_base)
+    load_where(model, path.as_ref(), FloatDType::F32, is_base)
 }
 
 #[cfg(test)]

@@ -59,4 +59,4 @@ pub use learnt::LearntWeights;
 pub use parameters::Parameters;
 pub use quote::{listed, shortened, shortened_reason};
 pub use task_error::TaskError;
-pub use weights::{check_weights, load_weights, save_weights};
+pub use weights::{check_weights, load_weights, load_weights_in, save_weights};

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
-use burn::tensor::DType;
+use burn::tensor::FloatDType;
 
 use crate::{InputError, StorageError, atomic, open_file, shortened_reason};
 
@@ -41,19 +41,32 @@ pub(crate) fn save_where<M: Module>(model: &M, path: &Path, keeps: fn(&str, &str
 /// Returns an error naming `path` if it cannot be read, is no whole safetensors file, or lacks keys of the model, holds
 /// others, or holds some in another shape; `model` may then hold a part of the file's weights.
 pub fn load_weights<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<(), StorageError> {
-    load_where(model, path.as_ref(), |_, _| true)
+    load_weights_in(model, path, FloatDType::F32)
+}
+
+/// As [`load_weights`], as numbers of another type. Of a file in that type nothing is cast.
+///
+/// # Errors
+/// As [`load_weights`].
+pub fn load_weights_in<M: Module>(
+    model: &mut M,
+    path: impl AsRef<Path>,
+    dtype: FloatDType,
+) -> Result<(), StorageError> {
+    load_where(model, path.as_ref(), dtype, |_, _| true)
 }
 
 /// Reads the parameters whose path and container are wanted; the file must hold no others.
 pub(crate) fn load_where<M: Module>(
     model: &mut M,
     path: &Path,
+    dtype: FloatDType,
     wants: fn(&str, &str) -> bool,
 ) -> Result<(), StorageError> {
     let size = file_size(path)?;
     let mut store = SafetensorsStore::from_file(path)
         .skip_enum_variants(true)
-        .with_from_adapter(FloatCastAdapter::to(DType::F32))
+        .with_from_adapter(FloatCastAdapter::to(dtype.into()))
         // Burn overlooks unused keys and words the others over many lines: take its findings and judge them here.
         .allow_partial(true)
         .validate(false);
@@ -123,7 +136,7 @@ fn one_line(error: &impl ToString) -> String {
 mod tests {
     use super::*;
     use burn::module::Param;
-    use burn::tensor::{Device, Tensor};
+    use burn::tensor::{DType, Device, Tensor};
     use std::fs;
 
     #[derive(Module, Debug)]
@@ -261,5 +274,20 @@ mod tests {
         load_weights(&mut loaded, &path).unwrap();
         assert_eq!(loaded.weight.val().dtype(), DType::F32);
         assert_eq!(loaded.weight.val().into_data().try_to_vec::<f32>().unwrap(), [1.5; 6]);
+    }
+
+    #[test]
+    fn weights_come_in_the_type_that_is_asked_for() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        let device = Device::flex(); // Others may lack these types.
+        save_weights(&layer(1.0 + 1.0 / 512.0, 3, &device), &path).unwrap();
+        for (dtype, expected) in [(FloatDType::BF16, 1.0), (FloatDType::F16, 1.0 + 1.0 / 512.0)] {
+            let mut loaded = layer(0.0, 3, &device);
+            load_weights_in(&mut loaded, &path, dtype).unwrap();
+            let (weight, bias) = (loaded.weight.val(), loaded.bias.unwrap().val());
+            assert_eq!([weight.dtype(), bias.dtype()], [DType::from(dtype); 2]);
+            assert_eq!(weight.into_data().iter::<f32>().collect::<Vec<_>>(), [expected; 6]);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use burn::tensor::Device;
+use burn::tensor::{Device, FloatDType};
 use firelight::language::TextGenerator;
 use firelight::storage::{Checkpoint, InputError, TaskError};
 use firelight::training::Precision;
@@ -37,8 +37,7 @@ impl ComputeIn {
         checkpoint: &Checkpoint,
         device: &Device,
     ) -> Result<TextGenerator, TaskError> {
-        let generator = TextGenerator::load_from(folder, checkpoint, device)?;
-        Ok(self.precision.dtype().into_iter().fold(generator, TextGenerator::with_precision))
+        TextGenerator::load_in(folder, checkpoint, device, self.precision.dtype().unwrap_or(FloatDType::F32))
     }
 
     fn check(&self, device: &Device) -> Result<(), InputError> {

@@ -35,6 +35,24 @@ fn a_text_comes_in_pieces_until_the_caller_has_enough() {
 }
 
 #[test]
+fn a_model_loaded_in_half_precision_is_one_that_was_rounded() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+    let device = Device::flex(); // Others may lack this type.
+    let model = config().init_with(&ParamBuilder::new(&device, 0));
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
+    folder.write_config(crate::TASK, &config()).unwrap();
+    tokenizer.save(folder.tokenizer()).unwrap();
+    save_weights(&model, folder.weights_path(&Checkpoint::Last)).unwrap();
+
+    let loaded = TextGenerator::load_in(folder.path(), &Checkpoint::Last, &device, FloatDType::BF16).unwrap();
+    assert_eq!(loaded.model().embedding.weight.val().dtype(), FloatDType::BF16.into());
+    let options = GenerationOptions::new(20).with_temperature(1.0).with_seed(2);
+    let rounded = TextGenerator::new(model.cast(FloatDType::BF16), tokenizer);
+    assert_eq!(loaded.generate("abc", &options).unwrap(), rounded.generate("abc", &options).unwrap());
+}
+
+#[test]
 fn a_text_that_goes_on_is_read_from_where_it_differs() {
     let (generator, options) = (generator(), GenerationOptions::new(4).with_temperature(1.0).with_seed(5));
     let mut past = Past::default();

@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
 use firelight_storage::{StorageError, replace_file};
 use safetensors::Dtype;
 
@@ -14,12 +14,13 @@ use super::{Plan, Source};
 use crate::folder::Weights;
 
 impl Plan {
-    /// Fills a model with the weights, as 32-bit floats. No parameter is drawn first, and of each one its part of the file is read, once.
+    /// Fills a model with the weights, as numbers of a type. No parameter is drawn first, and of each one its part of the file is read,
+    /// once.
     ///
     /// # Errors
     /// If numbers of the file are NaN or infinite, or it cannot be read any more.
-    pub fn load<M: Module>(&self, model: M, weights: &Weights) -> Result<M, StorageError> {
-        let mut filler = Filler { plan: self, weights, path: Vec::new(), failure: None };
+    pub fn load<M: Module>(&self, model: M, weights: &Weights, dtype: FloatDType) -> Result<M, StorageError> {
+        let mut filler = Filler { plan: self, weights, dtype, path: Vec::new(), failure: None };
         let model = model.map(&mut filler);
         filler.failure.map_or(Ok(model), Err)
     }
@@ -45,6 +46,7 @@ impl Plan {
 struct Filler<'a> {
     plan: &'a Plan,
     weights: &'a Weights,
+    dtype: FloatDType,
     path: Vec<String>,
     failure: Option<StorageError>,
 }
@@ -64,7 +66,7 @@ impl ModuleMapper for Filler<'_> {
         match self.read(&param.lazy_shape()) {
             Some(Ok(data)) => {
                 let (id, device): (_, Device) = (param.id, param.lazy_device());
-                param.transform_for_load(Tensor::from_data(data, &device), id)
+                param.transform_for_load(Tensor::from_data(data, (&device, DType::from(self.dtype))), id)
             }
             Some(Err(error)) => {
                 self.failure = Some(error);

@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use burn::tensor::Device;
+use burn::tensor::{DType, Device, FloatDType};
 use firelight_data::{Tokenizer, TokenizerConfig};
-use firelight_pretrained::{Arrays, ForwardOptions, PublishedModel, compare, export};
+use firelight_pretrained::{Arrays, AutoModel, ForwardOptions, PublishedModel, compare, export};
 use firelight_storage::Checkpoint;
 
 fn folders(family: &str) -> Vec<PathBuf> {
@@ -63,6 +63,19 @@ fn agrees_with(model: &Path, folder: &Path) {
     assert!(differing.is_empty(), "{name}: {differing:#?}");
     let largest = compared.iter().map(|output| output.largest).fold(0.0, f64::max);
     println!("{name}: {} outputs, largest difference {largest:.1e}", compared.len());
+}
+
+/// A checkpoint in half precision is read into a model of that type bit by bit.
+#[test]
+fn half_precision_is_kept() {
+    let folder = folders("llama").into_iter().find(|path| path.ends_with("llama-bf16")).expect("the fixture");
+    let opened = PublishedModel::open(folder).unwrap();
+    let device = Device::flex(); // Others may lack this type.
+    let AutoModel::Language(kept) = opened.load_in(&device, FloatDType::BF16).unwrap() else { panic!("another task") };
+    let AutoModel::Language(widened) = opened.load(&device).unwrap() else { panic!("another task") };
+    let [kept, widened] = [kept, widened].map(|model| model.embedding.weight.val());
+    assert_eq!((kept.dtype(), widened.dtype()), (DType::BF16, DType::F32));
+    kept.cast(FloatDType::F32).into_data().assert_eq(&widened.into_data(), true);
 }
 
 macro_rules! families {
