@@ -1,7 +1,7 @@
 //! A constraint that is compiled and checked against a tokenizer.
 
 use std::fmt;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use firelight_data::Tokenizer;
 use firelight_storage::{InputError, shortened};
@@ -11,15 +11,16 @@ use serde_json::{Value, json};
 
 use super::closing::Search;
 use super::explorer::Explorer;
+use super::read_text::ReadText;
 use super::refusal;
 use super::vocabulary::Vocabulary;
 
 /// The bytes after which the search for the end of a text gives up.
 const LONGEST_CLOSING: usize = 1 << 15;
 
-/// The continuations that are tried for the shortest text, and the states of the lexer that are looked at.
+/// The continuations that are tried for the shortest text, and the bytes that are tried among the states of the lexer.
 const TRIALS: usize = 4000;
-const STATES: usize = 1000;
+const WORK: usize = 300_000;
 
 /// What the user gave.
 #[derive(Clone, Debug)]
@@ -83,8 +84,8 @@ fn on_one_line(schema: &Value) -> Value {
 pub(super) struct Compiled {
     source: Source,
     vocabulary: Vocabulary,
-    /// At the beginning of a text, for [`explored`](Self::explored).
-    parser: TokenParser,
+    /// At the beginning of a text.
+    parser: Arc<TokenParser>,
     /// At the beginning of a text.
     matcher: Matcher,
     /// The shortest known text that satisfies it.
@@ -99,7 +100,10 @@ impl Compiled {
         let parser = source.parser(&vocabulary).map_err(|reason| refusal::of_message(&source, &reason))?;
         let mut matcher = matcher_at(&parser);
         match shortest(&parser, &mut matcher, &vocabulary) {
-            Some(closing) => Ok(Self { source, vocabulary, parser, matcher, closing, of_bytes: OnceLock::new() }),
+            Some(closing) => {
+                let parser = Arc::new(parser);
+                Ok(Self { source, vocabulary, parser, matcher, closing, of_bytes: OnceLock::new() })
+            }
             None => Err(Self::unwritable(&source, &vocabulary)),
         }
     }
@@ -130,13 +134,9 @@ impl Compiled {
         self.matcher.deep_clone()
     }
 
-    /// Bytes that complete the text of these tokens, of the fewest characters that are found, at most `most`, among as many states of the lexer.
-    pub(super) fn explored(&self, ids: &[u32], most: usize, states: usize) -> Option<Vec<u8>> {
-        let mut parser = self.parser.deep_clone();
-        for &id in ids {
-            parser.consume_token(id).ok()?;
-        }
-        Explorer::new(parser, &self.vocabulary).shortest(most, states)
+    /// An empty text.
+    pub(super) fn text(&self) -> ReadText {
+        ReadText::new(self.parser.clone())
     }
 
     pub(super) fn needs(&self) -> usize {
@@ -167,7 +167,7 @@ fn matcher_at(parser: &TokenParser) -> Matcher {
 /// The text of the fewest tokens that the searches find; parser and matcher are at its beginning.
 fn shortest(parser: &TokenParser, matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
     let mut search = Search { matcher, vocabulary };
-    let explored = Explorer::new(parser.deep_clone(), vocabulary).shortest(LONGEST_CLOSING, STATES);
+    let explored = Explorer::new(parser.deep_clone(), vocabulary).shortest(LONGEST_CLOSING, WORK);
     let explored = explored.filter(|text| search.completes(text));
     let straight = search.straight(explored.as_ref().map_or(LONGEST_CLOSING, |text| 2 * text.len()));
     let tokens = |text: &Vec<u8>| vocabulary.tokens(text).map_or(LONGEST_CLOSING, |tokens| tokens.len());

@@ -45,6 +45,8 @@ struct Seen {
     begun: HashSet<StateID>,
     /// How many lexemes were begun.
     lexemes: usize,
+    /// How many bytes may still be tried.
+    left: usize,
 }
 
 impl<'a> Explorer<'a> {
@@ -53,21 +55,21 @@ impl<'a> Explorer<'a> {
         Self { parser, vocabulary, seen: Seen::default() }
     }
 
-    /// The text of the fewest characters, at most `most`, that completes the one before it. Gives up after so many states.
-    pub(super) fn shortest(mut self, most: usize, states: usize) -> Option<Vec<u8>> {
+    /// The text of the fewest characters, at most `most`, that completes the one before it. Gives up when the parser has tried `work` bytes, so
+    /// that a large alphabet or long texts do not make it slower.
+    pub(super) fn shortest(mut self, most: usize, work: usize) -> Option<Vec<u8>> {
+        self.seen.left = work;
         // A panic inside llguidance only ends this search, which owns its parser.
-        panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(self.search(most.min(LONGEST), states)))).ok()?
+        panic_utils::catch_unwind(AssertUnwindSafe(|| Ok(self.search(most.min(LONGEST))))).ok()?
     }
 
-    fn search(&mut self, most: usize, mut states: usize) -> Option<Vec<u8>> {
+    fn search(&mut self, most: usize) -> Option<Vec<u8>> {
         let mut places = vec![Place { text: Vec::new(), lexeme: 0, may_end: true }];
         for _ in 0..=most {
             let end = self.end_among(&places);
-            places.truncate(states);
             if end.is_some() || places.is_empty() {
                 return end;
             }
-            states -= places.len();
             places = self.continued(&places);
         }
         None
@@ -75,18 +77,19 @@ impl<'a> Explorer<'a> {
 
     /// Of these texts the one of the fewest tokens that completes the text.
     fn end_among(&mut self, places: &[Place]) -> Option<Vec<u8>> {
-        let (vocabulary, parser) = (self.vocabulary, &mut self.parser);
+        let Self { parser, vocabulary, seen } = self;
         let end = vocabulary.len() as u32;
         let ends = places.iter().filter(|place| place.may_end).filter_map(|place| {
             let mut tokens = vocabulary.tokens(&place.text)?;
             tokens.push(end);
+            seen.left = seen.left.saturating_sub(place.text.len());
             let valid = parser.validate_tokens_raw(&tokens).ok()?;
             (valid == tokens.len()).then_some((valid, place))
         });
         ends.min_by_key(|(tokens, _)| *tokens).map(|(_, place)| place.text.clone())
     }
 
-    /// The texts of one character more that lead to a new state.
+    /// The texts of one character more that lead to a new state. None are left when the work is done.
     fn continued(&mut self, places: &[Place]) -> Vec<Place> {
         let (vocabulary, seen) = (self.vocabulary, &mut self.seen);
         seen.begun.clear();
@@ -95,8 +98,9 @@ impl<'a> Explorer<'a> {
             let mut found = Vec::new();
             let mut text: &[u8] = &[];
             for place in places {
-                if !go(recognizer, text, &place.text) {
-                    break; // The lexer has grown too large.
+                // The way there fails if the lexer has grown too large.
+                if seen.left == 0 || !go(recognizer, text, &place.text, &mut seen.left) {
+                    break;
                 }
                 found.extend(seen.behind(place, recognizer, vocabulary));
                 text = &place.text;
@@ -114,7 +118,7 @@ impl Seen {
         let mut found = Vec::new();
         for character in ends.iter().chain(others).map(|&id| vocabulary.written(id)) {
             let before = lexemes(recognizer);
-            if !push(recognizer, character) {
+            if !push(recognizer, character, &mut self.left) {
                 continue;
             }
             let state = recognizer.lexer_state();
@@ -145,15 +149,16 @@ impl Seen {
 }
 
 /// Goes from the end of one text to that of another, by way of what both begin with.
-fn go(recognizer: &mut ParserRecognizer<'_>, from: &[u8], to: &[u8]) -> bool {
+fn go(recognizer: &mut ParserRecognizer<'_>, from: &[u8], to: &[u8], left: &mut usize) -> bool {
     let same = from.iter().zip(to).take_while(|(from, to)| from == to).count();
     recognizer.pop_bytes(from.len() - same);
-    push(recognizer, &to[same..])
+    push(recognizer, &to[same..], left)
 }
 
-/// Goes on with all of these bytes; if they may not follow, stays where it is.
-fn push(recognizer: &mut ParserRecognizer<'_>, bytes: &[u8]) -> bool {
+/// Goes on with all of these bytes; if they may not follow, stays where it is. Takes those that it tries from what is `left`.
+fn push(recognizer: &mut ParserRecognizer<'_>, bytes: &[u8], left: &mut usize) -> bool {
     let pushed = bytes.iter().take_while(|byte| recognizer.try_push_byte(**byte)).count();
+    *left = left.saturating_sub(bytes.len().min(pushed + 1));
     if pushed < bytes.len() {
         recognizer.pop_bytes(pushed);
     }
@@ -178,12 +183,12 @@ mod tests {
         Source::Regex(pattern.into()).parser(vocabulary).unwrap()
     }
 
-    /// The shortest end of a text that is found among 1,000 states.
+    /// The shortest end of a text that is found with 300,000 bytes of work.
     fn end_of(pattern: &str, text: &str) -> Option<String> {
         let vocabulary = Vocabulary::bytes();
         let mut parser = parser(pattern, &vocabulary);
         text.bytes().for_each(|byte| assert_eq!(parser.consume_token(byte.into()).unwrap(), 0));
-        let end = Explorer::new(parser, &vocabulary).shortest(LONGEST, 1000)?;
+        let end = Explorer::new(parser, &vocabulary).shortest(LONGEST, 300_000)?;
         Some(String::from_utf8(end).unwrap())
     }
 
@@ -215,9 +220,20 @@ mod tests {
         assert_eq!(end_of("[ab]{400}x|[ab]{600}", "").map(|end| end.len()), Some(401));
         assert_eq!(end_of("[ab]{600}", ""), None, "it is too long");
         let vocabulary = Vocabulary::bytes();
-        let shortest = |most, states| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(most, states);
-        assert_eq!(shortest(5, 5).map(|text| text.len()), Some(5));
-        assert_eq!((shortest(4, 100), shortest(100, 4)), (None, None));
+        let shortest = |most, work| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(most, work);
+        assert_eq!(shortest(5, 10_000).map(|text| text.len()), Some(5));
+        assert_eq!(shortest(4, 10_000), None);
+    }
+
+    /// A text of five characters lies behind five states, in each of which all characters of the vocabulary are tried.
+    #[test]
+    fn the_work_that_is_allowed_counts_bytes() {
+        let vocabulary = Vocabulary::bytes();
+        let (ends, others) = vocabulary.units();
+        let four_states = 4 * (ends.len() + others.len()) + 1 + 2 + 3;
+        let shortest = |work| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(9, work);
+        assert_eq!(shortest(four_states), None);
+        assert_eq!(shortest(four_states + 1).map(|text| text.len()), Some(5));
     }
 
     /// Regular expressions over a, b and c.

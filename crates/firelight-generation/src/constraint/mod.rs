@@ -13,6 +13,7 @@ mod closing;
 mod compiled;
 mod explorer;
 mod processor;
+mod read_text;
 mod refusal;
 #[cfg(test)]
 mod schemas;

@@ -8,6 +8,8 @@ use llguidance::toktrie::SimpleVob;
 
 use super::closing::Search;
 use super::compiled::Compiled;
+use super::explorer::Explorer;
+use super::read_text::ReadText;
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 
 /// The limit is near when at most this many tokens are left beyond the known closing. Then only tokens after which a closing is known stay.
@@ -20,8 +22,18 @@ const LEFT: usize = 12;
 /// The bytes, for each token that there is room for, after which the search for a closing gives up.
 const BYTES_A_TOKEN: usize = 6;
 
-/// The states of the lexer, and then the continuations, that are tried after a chosen token if the direct way to an end is too long.
+/// If the direct way to an end is too long after a chosen token: the bytes that are tried among the states of the lexer, and then the continuations.
+const WORK: usize = 100_000;
 const TRIALS: usize = 300;
+
+/// How hard a closing is looked for.
+#[derive(Clone, Copy)]
+enum Effort {
+    /// By the known closing and the direct way.
+    Quick,
+    /// By a search, too.
+    Thorough,
+}
 
 /// Hides the tokens that no text with this [`Constraint`](super::Constraint) continues with, and stop tokens where the text may not end.
 ///
@@ -33,7 +45,7 @@ pub(crate) struct Constrained {
     max_new_tokens: usize,
     stop_tokens: Vec<u32>,
     /// What the matcher has read.
-    ids: Vec<u32>,
+    text: ReadText,
     written: usize,
     /// None if the text cannot be completed, because a token was written that does not belong there.
     closing: Option<Vec<u8>>,
@@ -44,13 +56,13 @@ pub(crate) struct Constrained {
 
 impl Constrained {
     pub(super) fn new(compiled: Arc<Compiled>, max_new_tokens: usize, stop_tokens: &[u32]) -> Self {
-        let (matcher, closing) = (compiled.matcher(), Some(compiled.closing().to_vec()));
+        let (matcher, text, closing) = (compiled.matcher(), compiled.text(), Some(compiled.closing().to_vec()));
         let mut row = Self {
             compiled,
             matcher,
+            text,
             max_new_tokens,
             stop_tokens: stop_tokens.to_vec(),
-            ids: Vec::new(),
             written: 0,
             closing,
             admitted: None,
@@ -94,35 +106,37 @@ impl Constrained {
         self.matcher.is_stopped() || !follows(&mut self.matcher)
     }
 
-    /// Bytes that complete the text and fit into `room` tokens: an end of the `known` closing if possible, else what `trials` trials find.
-    fn closing_within(&mut self, room: usize, known: &[u8], trials: usize) -> Option<Vec<u8>> {
+    /// Bytes that complete the text behind a token, which the matcher has read, and fit into `room` tokens: an end of the `known` closing if
+    /// possible.
+    fn closing_within(&mut self, room: usize, token: u32, known: &[u8], effort: Effort) -> Option<Vec<u8>> {
         let mut search = self.search();
         let quick = search.end_of(known, room);
         let straight = |search: &mut Search<'_>| search.straight(room.saturating_mul(BYTES_A_TOKEN));
         let quick = quick.or_else(|| straight(&mut search).filter(|text| search.vocabulary.fits(text, room)));
-        quick.or_else(|| self.explored(room, trials)).or_else(|| self.search().wide(trials, room))
+        match effort {
+            Effort::Quick => quick,
+            Effort::Thorough => {
+                quick.or_else(|| self.explored(room, token)).or_else(|| self.search().wide(TRIALS, room))
+            }
+        }
     }
 
-    /// Bytes that complete the text and fit into `room` tokens, found among `trials` states of the lexer.
-    fn explored(&mut self, room: usize, trials: usize) -> Option<Vec<u8>> {
-        if trials == 0 {
-            return None;
-        }
-        let text = self.compiled.explored(&self.ids, room.saturating_mul(BYTES_A_TOKEN), trials)?;
+    /// Bytes that complete the text behind a token and fit into `room` tokens, found among the states of the lexer.
+    fn explored(&mut self, room: usize, token: u32) -> Option<Vec<u8>> {
+        let explorer = Explorer::new(self.text.followed_by(token)?, self.compiled.vocabulary());
+        let text = explorer.shortest(room.saturating_mul(BYTES_A_TOKEN), WORK)?;
         let fits = self.compiled.vocabulary().fits(&text, room);
         (fits && self.search().completes(&text)).then_some(text)
     }
 
     /// Bytes that complete the text after a token, if they fit into the room that it leaves.
-    fn closing_behind(&mut self, token: u32, trials: usize) -> Option<Vec<u8>> {
+    fn closing_behind(&mut self, token: u32, effort: Effort) -> Option<Vec<u8>> {
         let room = self.room().checked_sub(1)?;
         let known = self.closing.clone()?;
         if self.matcher.try_consume_tokens(&[token]).ok()? == 0 {
             return None;
         }
-        self.ids.push(token);
-        let closing = self.closing_within(room, &known, trials);
-        self.ids.pop();
+        let closing = self.closing_within(room, token, &known, effort);
         self.matcher.rollback(1).ok()?;
         closing
     }
@@ -140,7 +154,8 @@ impl Constrained {
         let next =
             self.closing.as_ref().and_then(|closing| self.compiled.vocabulary().tokens(closing)?.first().copied());
         let probable = ids.iter().copied().take(LOOKED_AT).filter(|&id| Some(id) != next);
-        let fit: Vec<u32> = probable.filter(|&id| self.closing_behind(id, 0).is_some()).take(LEFT).collect();
+        let fit: Vec<u32> =
+            probable.filter(|&id| self.closing_behind(id, Effort::Quick).is_some()).take(LEFT).collect();
         for id in ids.into_iter().filter(|id| Some(*id) != next && !fit.contains(id)) {
             logits[id as usize] = HIDDEN;
         }
@@ -175,7 +190,7 @@ impl LogitsProcessor for Constrained {
         if self.stop_tokens.contains(&token) {
             return true;
         }
-        self.admitted = self.closing_behind(token, TRIALS).map(|closing| (token, closing));
+        self.admitted = self.closing_behind(token, Effort::Thorough).map(|closing| (token, closing));
         self.admitted.is_some()
     }
 
@@ -184,10 +199,10 @@ impl LogitsProcessor for Constrained {
             return;
         }
         let known = self.admitted.take().filter(|(token, _)| *token == chosen).map(|(_, closing)| closing);
-        let closing = known.or_else(|| self.closing_behind(chosen, TRIALS));
+        let closing = known.or_else(|| self.closing_behind(chosen, Effort::Thorough));
         let belongs = self.matcher.try_consume_tokens(&[chosen]).is_ok_and(|taken| taken == 1);
         if belongs {
-            self.ids.push(chosen);
+            self.text.push(chosen);
         }
         self.written += 1;
         // Without room for a closing the text goes on until its limit.
@@ -206,12 +221,12 @@ impl LogitsProcessor for Constrained {
 
 impl Clone for Constrained {
     fn clone(&self) -> Self {
-        let Self { compiled, stop_tokens, ids, closing, admitted, .. } = self;
+        let Self { compiled, stop_tokens, text, closing, admitted, .. } = self;
         Self {
             compiled: compiled.clone(),
             matcher: self.matcher.deep_clone(),
             stop_tokens: stop_tokens.clone(),
-            ids: ids.clone(),
+            text: text.clone(),
             closing: closing.clone(),
             admitted: admitted.clone(),
             ..*self
