@@ -118,8 +118,14 @@ impl<'m, M> WithVocabulary<'m, M> {
 
     /// Applies the banned ids and the forced first token of a published model.
     pub fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
-        self.banned = defaults.banned().filter(|&id| (id as usize) < self.size).collect();
+        self = self.banning(defaults.banned());
         self.first = defaults.forced_bos_token_id.filter(|&id| (id as usize) < self.size);
+        self
+    }
+
+    /// Never chooses these ids.
+    pub(crate) fn banning(mut self, ids: impl IntoIterator<Item = u32>) -> Self {
+        self.banned = ids.into_iter().filter(|&id| (id as usize) < self.size).collect();
         self
     }
 

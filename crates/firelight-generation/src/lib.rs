@@ -70,7 +70,7 @@ pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use constraint::Constraint;
 pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};
 pub use defaults::{GenerationDefaults, TokenIds};
-pub use draft::{DraftModel, Drafter, PromptLookup};
+pub use draft::{Draft, DraftModel, Drafter, PromptLookup};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::GenerationOptions;

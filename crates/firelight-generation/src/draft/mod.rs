@@ -11,9 +11,11 @@
 
 mod lookup;
 mod model;
+mod restricted;
 
 pub use lookup::PromptLookup;
 pub use model::DraftModel;
+pub use restricted::Draft;
 
 use crate::GenerationError;
 use crate::processors::History;

@@ -10,12 +10,12 @@ use crate::distribution::softmax;
 use crate::prefix::Reader;
 use crate::processors::{History, Processors};
 use crate::sampler::{Choice, host};
-use crate::{Autoregressive, GenerationError, GenerationOptions, Processing, row_indices};
+use crate::{Autoregressive, GenerationError, GenerationOptions, Processing, WithVocabulary, row_indices};
 
 /// Guesses what a smaller model with the same vocabulary would write. It uses the random numbers of the text itself, so where the two
 /// models agree the guess is right.
 pub struct DraftModel<'m, D: Autoregressive> {
-    model: &'m D,
+    model: WithVocabulary<'m, D>,
     reader: Reader<D::State>,
     processors: Processors,
     choice: Choice,
@@ -24,11 +24,16 @@ pub struct DraftModel<'m, D: Autoregressive> {
 }
 
 impl<'m, D: Autoregressive<Prompt = Vec<Vec<u32>>>> DraftModel<'m, D> {
-    /// A drafter for texts with these options.
+    /// A drafter for texts with these options, which may guess every id of the model. See [`Draft`](super::Draft) for one that may not.
     ///
     /// # Errors
     /// Options out of range.
     pub fn new(model: &'m D, options: &GenerationOptions) -> Result<Self, GenerationError> {
+        Self::of(WithVocabulary::new(model, usize::MAX), options)
+    }
+
+    /// A drafter that guesses no other ids than the model has.
+    pub(super) fn of(model: WithVocabulary<'m, D>, options: &GenerationOptions) -> Result<Self, GenerationError> {
         options.validate()?;
         // A constraint follows the text by `accept`, which is not called for guesses.
         let processing = Processing { constraint: None, ..options.processing.clone() };
@@ -67,7 +72,7 @@ impl<D: Autoregressive<Prompt = Vec<Vec<u32>>>> Drafter for DraftModel<'_, D> {
         }
         let mut ids = history.ids().to_vec();
         let given = ids.len();
-        let (mut logits, mut state) = self.reader.read(self.model, &ids)?;
+        let (mut logits, mut state) = self.reader.read(&self.model, &ids)?;
         loop {
             let (id, probability) = self.next(logits, &history.after(&ids))?;
             // NaN is below no number, but ends the guesses, too.
@@ -78,7 +83,7 @@ impl<D: Autoregressive<Prompt = Vec<Vec<u32>>>> Drafter for DraftModel<'_, D> {
             if ids.len() - given == most {
                 break;
             }
-            logits = step(self.model, row_indices(&[id as usize], &self.model.device()), &mut state);
+            logits = step(&self.model, row_indices(&[id as usize], &self.model.device()), &mut state);
         }
         self.reader.keep(&ids, state);
         Ok(ids.split_off(given))

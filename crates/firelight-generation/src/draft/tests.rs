@@ -4,7 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::mock::Pairs;
-use crate::{Autoregressive, GenerationOptions, Processing, Sampling, StopReason, TokenStream, generate};
+use crate::{
+    Autoregressive, GenerationDefaults, GenerationOptions, Processing, Sampling, StopReason, TokenStream, generate,
+};
 
 /// A model of six tokens whose distributions differ from place to place; `shift` makes another one of it.
 fn model(shift: f64) -> Pairs {
@@ -110,4 +112,21 @@ fn a_draft_confident_of_nothing_guesses_nothing() {
     let found = draft.guess(&History::new(&PROMPT, 5), 9).unwrap();
     assert_eq!(found.len(), 3);
     assert_eq!(draft.guess(&History::new(&PROMPT, 5), 2).unwrap(), found[..2], "it goes back and finds the same");
+}
+
+#[test]
+fn a_draft_guesses_no_id_that_is_never_written() {
+    // Its favourites are 5, then 4, then 3, each with at least half of what is left.
+    let favourites = || Pairs::from_probabilities(6, |_, _| [0.01, 0.02, 0.02, 0.05, 0.1, 0.8]);
+    let guessed = |draft: Draft<Pairs>| {
+        let mut drafter = draft.drafter(draft.model(), &GenerationOptions::new(9).greedy()).unwrap();
+        drafter.guess(&History::new(&PROMPT, 5), 9).unwrap()
+    };
+    let banning = |text: &str| serde_json::from_str::<GenerationDefaults>(text).unwrap();
+    let (fifth, fourth) = (banning(r#"{"suppress_tokens": [5]}"#), banning(r#"{"bad_words_ids": [[4], [9], [3, 3]]}"#));
+    assert_eq!(guessed(Draft::new(favourites(), 6, 2)), [5, 5]);
+    assert_eq!(guessed(Draft::new(favourites(), 5, 2)), [4, 4], "the tokenizer has five ids");
+    assert_eq!(guessed(Draft::new(favourites(), 6, 3).without_banned(&fifth)), [4, 4, 4]);
+    assert_eq!(guessed(Draft::new(favourites(), 6, 2).without_banned(&fifth).without_banned(&fourth)), [3, 3]);
+    assert_eq!(guessed(Draft::new(favourites(), 5, 1).without_banned(&fourth)), [3]);
 }

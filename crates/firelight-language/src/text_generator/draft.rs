@@ -1,6 +1,6 @@
 //! Speculative decoding: what guesses the next tokens for the model to check.
 
-use firelight_generation::{Autoregressive, DraftModel, GenerationError, GenerationOptions, PromptLookup, TokenStream};
+use firelight_generation::{Autoregressive, Draft, GenerationError, GenerationOptions, PromptLookup, TokenStream};
 use firelight_storage::TaskError;
 
 use super::TextGenerator;
@@ -10,7 +10,7 @@ use crate::model::LanguageModel;
 #[derive(Debug)]
 pub(super) enum Guesser {
     Lookup(PromptLookup),
-    Draft { model: Box<LanguageModel>, tokens: usize },
+    Draft(Draft<LanguageModel>),
 }
 
 impl TextGenerator {
@@ -26,7 +26,9 @@ impl TextGenerator {
     /// If the vocabulary of the draft is not that of the model.
     pub fn with_draft(mut self, draft: Self, tokens: usize) -> Result<Self, TaskError> {
         self.tokenizer.agrees_with("draft", &draft.tokenizer)?;
-        self.guesser = Some(Guesser::Draft { model: Box::new(draft.model), tokens });
+        let guesses = Draft::new(draft.model, self.tokenizer.vocab_size(), tokens);
+        let defaults = [&self.defaults, &draft.defaults].into_iter().flatten();
+        self.guesser = Some(Guesser::Draft(defaults.fold(guesses, Draft::without_banned)));
         Ok(self)
     }
 
@@ -39,9 +41,7 @@ impl TextGenerator {
         Ok(match &self.guesser {
             None => tokens,
             Some(Guesser::Lookup(lookup)) => tokens.with_drafter(*lookup),
-            Some(Guesser::Draft { model, tokens: guesses }) => {
-                tokens.with_drafter(DraftModel::new(model.as_ref(), options)?.with_tokens(*guesses))
-            }
+            Some(Guesser::Draft(draft)) => tokens.with_drafter(draft.drafter(draft.model(), options)?),
         })
     }
 }

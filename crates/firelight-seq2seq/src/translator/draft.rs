@@ -2,30 +2,27 @@
 
 use burn::tensor::{Device, Int, Tensor};
 use firelight_generation::processors::History;
-use firelight_generation::{
-    Autoregressive, BeamOptions, DecodeState, DraftModel, Drafter, GenerationError, Hypothesis,
-};
+use firelight_generation::{Autoregressive, BeamOptions, DecodeState, Draft, Drafter, GenerationError, Hypothesis};
 
 use super::guessed::{LogProbabilities, greedy, guessed};
 use crate::data::right_padded;
 use crate::inference::Seq2SeqState;
 use crate::model::Seq2SeqModel;
 
-/// The target that a search of one beam finds, with up to `tokens` guesses of a draft at a time.
+/// The target that a search of one beam finds, with the guesses of a draft.
 ///
 /// # Errors
 /// As [`guessed`].
 pub(super) fn drafted<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     model: &M,
     source: Vec<u32>,
-    draft: &Seq2SeqModel,
-    tokens: usize,
+    draft: &Draft<Seq2SeqModel>,
     options: &BeamOptions,
 ) -> Result<Hypothesis, GenerationError> {
-    let longest = longest_target(draft, &source);
-    let draft = OfSource { model: draft, source: source.clone() };
-    let draft = LogProbabilities(&draft);
-    let drafter = DraftModel::new(&draft, &greedy(options))?.with_tokens(tokens);
+    let longest = longest_target(draft.model(), &source);
+    let of_source = OfSource { model: draft.model(), source: source.clone() };
+    let of_source = LogProbabilities(&of_source);
+    let drafter = draft.drafter(&of_source, &greedy(options))?;
     guessed(model, source, UpTo { longest, drafter }, options)
 }
 
@@ -99,7 +96,7 @@ mod tests {
     use super::*;
     use crate::model::Seq2SeqConfig;
     use firelight_core::{Init, ParamBuilder, WeightInit};
-    use firelight_generation::{GenerationOptions, TokenStream};
+    use firelight_generation::{DraftModel, GenerationOptions, TokenStream, WithVocabulary, beam_search};
     use firelight_kernels::assert_close;
 
     /// The token that every target begins with.
@@ -172,5 +169,54 @@ mod tests {
                 assert_eq!(written(&own, draft, &options).0, expected);
             }
         }
+    }
+
+    /// Counts how often a model reads: the source, and then one token or several at a time.
+    struct Reads<'m, M>(&'m M, AtomicUsize);
+
+    impl<M: Autoregressive> Autoregressive for Reads<'_, M> {
+        type Prompt = M::Prompt;
+        type State = M::State;
+
+        fn device(&self) -> Device {
+            self.0.device()
+        }
+
+        fn history(&self, prompt: &M::Prompt) -> Vec<Vec<u32>> {
+            self.0.history(prompt)
+        }
+
+        fn prefill(&self, prompt: M::Prompt) -> Result<(Tensor<2>, M::State), GenerationError> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.prefill(prompt)
+        }
+
+        fn step(&self, token: Tensor<1, Int>, state: &mut M::State) -> Tensor<2> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.step(token, state)
+        }
+
+        fn extend(&self, tokens: Tensor<2, Int>, state: &mut M::State) -> Tensor<3> {
+            self.1.fetch_add(1, Ordering::Relaxed);
+            self.0.extend(tokens, state)
+        }
+
+        fn room(&self, state: &M::State) -> usize {
+            self.0.room(state)
+        }
+    }
+
+    #[test]
+    fn guesses_of_the_model_itself_are_accepted() {
+        // The tokenizer has two ids. One of them is always as probable as a guess has to be.
+        let (own, draft) = (model(0, 20), Draft::new(model(0, 20), 2, 4));
+        let (real, options) = (WithVocabulary::new(&own, 2), BeamOptions::new(8).with_beams(1));
+        let expected = beam_search(&real, vec![SOURCE.to_vec()], &options).unwrap().remove(0).remove(0);
+        let reads = Reads(&real, AtomicUsize::new(0));
+        let found = drafted(&reads, SOURCE.to_vec(), &draft, &options).unwrap();
+        assert_eq!((found.ids.len(), found.ids), (8, expected.ids));
+        // Each time it reads, one token is its own.
+        let accepted = 8 - reads.1.load(Ordering::Relaxed);
+        assert!(accepted >= 4, "{accepted} of 8 tokens were guessed");
     }
 }

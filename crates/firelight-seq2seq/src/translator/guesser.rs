@@ -1,6 +1,8 @@
 //! What guesses the next tokens of a translation, so that the model reads several at once.
 
-use firelight_generation::{BeamOptions, EarlyStopping, GenerationError, Hypothesis, PromptLookup, WithVocabulary};
+use firelight_generation::{
+    BeamOptions, Draft, EarlyStopping, GenerationError, Hypothesis, PromptLookup, WithVocabulary,
+};
 use firelight_storage::{InputError, TaskError};
 
 use super::draft::drafted;
@@ -12,7 +14,7 @@ use crate::model::Seq2SeqModel;
 #[derive(Debug)]
 pub(super) enum Guesser {
     Lookup(PromptLookup),
-    Draft { model: Box<Seq2SeqModel>, tokens: usize },
+    Draft(Draft<Seq2SeqModel>),
 }
 
 impl Translator {
@@ -44,7 +46,9 @@ impl Translator {
         let (own, others) = (&self.vocabulary, &draft.vocabulary);
         own.target().agrees_with("target of the draft", others.target())?;
         own.source().agrees_with("source of the draft", others.source())?;
-        self.guesser = Some(Guesser::Draft { model: Box::new(draft.model), tokens });
+        let guesses = Draft::new(draft.model, own.target().vocab_size(), tokens);
+        let guesses = guesses.without_banned(&self.defaults).without_banned(&draft.defaults);
+        self.guesser = Some(Guesser::Draft(guesses));
         Ok(self)
     }
 }
@@ -63,7 +67,7 @@ impl Guesser {
                 let known = if joint { source.clone() } else { Vec::new() };
                 guessed(model, source, SourceLookup { lookup: *lookup, source: known }, options)
             }
-            Self::Draft { model: draft, tokens } => drafted(model, source, draft, *tokens, options),
+            Self::Draft(draft) => drafted(model, source, draft, options),
         }
     }
 
@@ -92,7 +96,7 @@ impl Guesser {
     fn option(&self) -> &'static str {
         match self {
             Self::Lookup(_) => "--prompt-lookup",
-            Self::Draft { .. } => "--draft",
+            Self::Draft(_) => "--draft",
         }
     }
 }

@@ -1,0 +1,61 @@
+//! A smaller model, and what it may guess.
+
+use super::DraftModel;
+use crate::{Autoregressive, GenerationDefaults, GenerationError, GenerationOptions, WithVocabulary};
+
+/// A smaller model `M` that guesses for a larger one with the same tokenizer, and never guesses an id that the larger one cannot write.
+///
+/// ```
+/// use firelight_generation::processors::History;
+/// use firelight_generation::{Autoregressive, Draft, Drafter, GenerationError, GenerationOptions};
+///
+/// /// What a draft guesses after a text.
+/// fn guesses<M>(draft: &Draft<M>, text: &[u32]) -> Result<Vec<u32>, GenerationError>
+/// where
+///     M: Autoregressive<Prompt = Vec<Vec<u32>>>,
+/// {
+///     let mut drafter = draft.drafter(draft.model(), &GenerationOptions::new(32).greedy())?;
+///     drafter.guess(&History::new(text, text.len()), 8)
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Draft<M> {
+    model: Box<M>,
+    vocab_size: usize,
+    banned: Vec<u32>,
+    tokens: usize,
+}
+
+impl<M> Draft<M> {
+    /// A draft that guesses up to `tokens` ids at a time, all of them below `vocab_size`: the number of ids that the tokenizer has.
+    pub fn new(model: M, vocab_size: usize, tokens: usize) -> Self {
+        Self { model: Box::new(model), vocab_size, banned: Vec::new(), tokens }
+    }
+
+    /// Never guesses the ids that these defaults ban. A first token that they force is part of the text before it is guessed.
+    pub fn without_banned(mut self, defaults: &GenerationDefaults) -> Self {
+        self.banned.extend(defaults.banned());
+        self
+    }
+
+    /// The model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// Guesses for texts with these options by a `model`: [`model`](Self::model), or a view of it for one text.
+    ///
+    /// # Errors
+    /// Options out of range.
+    pub fn drafter<'m, D>(
+        &self,
+        model: &'m D,
+        options: &GenerationOptions,
+    ) -> Result<DraftModel<'m, D>, GenerationError>
+    where
+        D: Autoregressive<Prompt = Vec<Vec<u32>>>,
+    {
+        let real = WithVocabulary::new(model, self.vocab_size).banning(self.banned.iter().copied());
+        Ok(DraftModel::of(real, options)?.with_tokens(self.tokens))
+    }
+}
