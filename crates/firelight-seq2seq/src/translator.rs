@@ -18,7 +18,7 @@ use firelight_generation::{GenerationDefaults, Hypothesis};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
 
 use self::guesser::Guesser;
-use self::sentences::{joined, parts};
+use self::sentences::{Lines, joined, parts};
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::{Vocabulary, too_long};
 
@@ -109,8 +109,9 @@ impl Translator {
         Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
     }
 
-    /// The best translations of every line; `observe` hears after every batch how many lines are done, or how many sentences where those are
-    /// translated one by one. An empty line has none: its list is empty. Neither batch mates nor their order change a translation.
+    /// The best translations of every line; `observe` hears after every batch how many lines are done: lines that were translated,
+    /// with all of their sentences, and lines that need no translation. An empty line has none: its list is empty. Neither batch mates nor
+    /// their order change a translation.
     ///
     /// # Errors
     /// As [`translate`](Self::translate), and if an option is out of its range.
@@ -125,8 +126,8 @@ impl Translator {
         found.into_iter().collect()
     }
 
-    /// As [`translate_with`](Self::translate_with), but a line that cannot be read is an error in its own place, and the others
-    /// are translated. Before the first line stand `before` others in its file: errors name the line.
+    /// As [`translate_with`](Self::translate_with), but a line that cannot be read is an error in its own place and counts as done, and the
+    /// others are translated. Before the first line stand `before` others in its file: errors name the line.
     ///
     /// ```no_run
     /// use firelight_seq2seq::{TranslateOptions, Translator};
@@ -159,9 +160,9 @@ impl Translator {
         options: &TranslateOptions,
         mut observe: impl FnMut(usize),
     ) -> Result<Vec<Result<Vec<Translation>, TaskError>>, TaskError> {
-        let failed = lines.iter().filter(|line| line.is_err()).count();
+        let mut open = Lines::new(lines.iter().map(|line| line.as_deref().unwrap_or_default()));
         let sources: Vec<Vec<u32>> = lines.iter().flatten().flatten().cloned().collect();
-        let mut found = self.search(&sources, options, |done| observe(failed + done))?.into_iter();
+        let mut found = self.search(&sources, options, |batch| observe(open.without(batch)))?.into_iter();
         let mut of_line = |parts: Vec<Vec<u32>>| {
             let found = found.by_ref().take(parts.len());
             joined(found.map(|best| self.translations(best)).collect())

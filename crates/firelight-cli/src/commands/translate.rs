@@ -117,8 +117,7 @@ impl Translate {
         let progress = if texts.are_typed() { ProgressBar::hidden() } else { output::progress() };
         let mut tally = Tally::default();
         while let Some((before, lines)) = texts.next_lines()? {
-            // Sentences that are done do not tell how many lines are.
-            let observe = |done: usize| progress.set_position((before + if self.sentences { 0 } else { done }) as u64);
+            let observe = |done: usize| progress.set_position((before + done) as u64);
             let found = translator.translate_each(before, &lines, &options, observe)?;
             progress.set_position((before + lines.len()) as u64);
             tally.lines += lines.len();

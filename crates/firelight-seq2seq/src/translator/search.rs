@@ -10,16 +10,15 @@ use super::sentences::require_one_best;
 use super::{TranslateOptions, Translator};
 
 impl Translator {
-    /// The hypotheses of every source, those of similar length searched together.
+    /// The hypotheses of every source, those of similar length searched together. `observe` hears after every batch which sources were in it.
     pub(super) fn search(
         &self,
         sources: &[Vec<u32>],
         options: &TranslateOptions,
-        mut observe: impl FnMut(usize),
+        mut observe: impl FnMut(&[usize]),
     ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
         let beams = self.beams(options)?;
         let mut found = vec![Vec::new(); sources.len()];
-        let mut done = sources.iter().filter(|source| source.is_empty()).count();
         let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
         let together = if self.guesser.is_some() { 1 } else { options.batch };
         for batch in longest_first(sources.iter().map(Vec::len), max_tokens, together) {
@@ -27,8 +26,7 @@ impl Translator {
             for (&index, best) in batch.iter().zip(self.best(prompt, &beams)?) {
                 found[index] = best;
             }
-            done += batch.len();
-            observe(done);
+            observe(&batch);
         }
         Ok(found)
     }

@@ -15,6 +15,34 @@ pub(super) fn parts<'l>(number: usize, line: &'l str, options: &TranslateOptions
     }
 }
 
+/// Counts the lines of which no part is left to translate.
+pub(super) struct Lines {
+    /// The line of each part.
+    lines: Vec<usize>,
+    /// How many parts of each line are left.
+    left: Vec<usize>,
+}
+
+impl Lines {
+    /// Lines with the ids of their parts. Empty parts are not translated.
+    pub(super) fn new<'l>(lines: impl Iterator<Item = &'l [Vec<u32>]>) -> Self {
+        let mut found = Self { lines: Vec::new(), left: Vec::new() };
+        for (line, parts) in lines.enumerate() {
+            found.lines.extend(parts.iter().map(|_| line));
+            found.left.push(parts.iter().filter(|part| !part.is_empty()).count());
+        }
+        found
+    }
+
+    /// How many lines are done when these parts are, too.
+    pub(super) fn without(&mut self, parts: &[usize]) -> usize {
+        for &part in parts {
+            self.left[self.lines[part]] -= 1;
+        }
+        self.left.iter().filter(|&&left| left == 0).count()
+    }
+}
+
 /// The translations of a line out of those of its parts: those of its only part, or one of the best of each; none where no part has one.
 pub(super) fn joined(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
     if parts.len() == 1 {
@@ -81,7 +109,20 @@ mod tests {
         assert_eq!(found[0][0].ids, [first.ids, second.ids].concat());
         assert_close(&[found[0][0].score], &[(first.score + second.score) / 2.0], 1e-4);
         assert_eq!(found[2][0].ids, alone(" Bab.").ids, "one sentence is translated with the space in front of it");
-        assert_eq!(heard.last(), Some(&4), "three sentences and the empty line");
+        assert_eq!(heard, [3], "one batch");
+    }
+
+    #[test]
+    fn a_line_is_done_when_all_of_its_parts_are() {
+        let [part, empty] = [vec![1], Vec::new()];
+        // Of five lines, the second is empty, the fourth could not be read, and the fifth has an empty part.
+        let lines =
+            [vec![part.clone(), part.clone()], vec![empty.clone()], vec![part.clone()], vec![], vec![empty, part]];
+        let mut open = Lines::new(lines.iter().map(Vec::as_slice));
+        assert_eq!(open.without(&[]), 2);
+        assert_eq!(open.without(&[1]), 2);
+        assert_eq!(open.without(&[3, 5]), 4);
+        assert_eq!(open.without(&[0]), 5);
     }
 
     #[test]
@@ -96,7 +137,9 @@ mod tests {
     fn a_line_fails_where_one_of_its_sentences_does_and_says_which() {
         let (translator, options) = (translator(), by_sentences(TranslateOptions::greedy()));
         let lines = ["Aab. Baaaaaaaab. A", "Aa.", "Aa. Bz.", "Bb. Aa."];
-        let found = translator.translate_each(10, &lines, &options, |_| ()).unwrap();
+        let (options, mut heard) = (TranslateOptions { batch: 1, ..options }, Vec::new());
+        let found = translator.translate_each(10, &lines, &options, |done| heard.push(done)).unwrap();
+        assert_eq!((heard.len(), heard.is_sorted(), heard.last()), (3, true, Some(&4)), "{heard:?}");
         let failures = found.iter().filter_map(|line| Some(line.as_ref().err()?.to_string()));
         let failures: Vec<String> = failures.collect();
         assert_eq!((failures.len(), found[1].is_ok(), found[3].is_ok()), (2, true, true), "{failures:?}");
