@@ -1,13 +1,17 @@
 //! Autodiff against slopes.
 
+use std::collections::BTreeSet;
+
 use crate::support::Noise;
 use crate::support::grid::{cross_decoder_pairs, decoder_pairs, encoder_pairs};
 use crate::support::slopes::assert_gradients_are_slopes;
 
 #[test]
 fn gradients_are_slopes() {
-    let mut noise = Noise::new(6);
+    let (mut noise, mut of_final_norms) = (Noise::new(6), BTreeSet::new());
     for config in [decoder_pairs(), encoder_pairs(), cross_decoder_pairs()].concat() {
-        assert_gradients_are_slopes(&config, 4, &mut noise);
+        let gradients = assert_gradients_are_slopes(&config, 4, &mut noise);
+        of_final_norms.extend(gradients.into_keys().filter(|path| path.starts_with("stack.norm.")));
     }
+    assert_eq!(Vec::from_iter(of_final_norms), ["stack.norm.beta", "stack.norm.gamma"]);
 }

@@ -76,6 +76,7 @@ fn forgotten(found: &Fields) -> Vec<String> {
         ("attention_scale", variants::<ScoreScale>(false)),
         ("embedding_projection.placement", variants::<ProjectionPlacement>(false)),
         ("experts.scores", variants::<RouterScores>(false)),
+        ("final_norm", ["false", "true"].map(String::from).to_vec()), // Without a value it is not written.
         ("mixer.kind", variants::<MixerConfig>(true)),
         ("norm.kind", variants::<NormConfig>(true)),
         ("norm_placement", variants::<NormPlacement>(false)),
@@ -137,6 +138,7 @@ fn a_variant_of_another_field_does_not_count() {
         ("bias", "true"),
         ("norm.bias", "false"),
         ("qkv_bias", "true"),
+        ("final_norm", "true"),
     ] {
         let mut found = fields(&all_pairs().concat());
         assert!(found.get_mut(path).expect("a field of the grid").remove(name));

@@ -128,6 +128,8 @@ fn choices(causal: bool) -> Vec<Choice> {
             Some(turns) => with_another_layer(config, turns),
             None => config,
         }),
+        // Also where the placement of the norms says otherwise.
+        choice([None, Some(false), Some(true)], TransformerConfig::with_final_norm),
     ]
 }
 
