@@ -61,6 +61,8 @@ mod sentence_encoder;
 #[cfg(feature = "train")]
 mod sequence_classification;
 mod tagger;
+#[cfg(all(test, feature = "train"))]
+mod tiny;
 #[cfg(feature = "train")]
 mod token_classification;
 #[cfg(feature = "train")]

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::encoder::TextEncoderConfig;
 use crate::objectives::{PretrainingConfig, PretrainingObjective};
 use crate::on_encoder::{EncoderKeys, EncoderRecipe};
-use crate::records::source;
+use crate::records::{source, source_defaults};
 use crate::sequence_classification::check_problem_type;
 
 /// The recipe of a pre-training.
@@ -49,21 +49,13 @@ pub struct TextsRecipe {
     pub workers: usize,
 }
 
-impl Default for TextsRecipe {
-    fn default() -> Self {
-        Self {
-            split: SplitConfig::default(),
-            columns: Columns::default(),
-            problem_type: LabelKind::default(),
-            stories: None,
-            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
-            objective: PretrainingObjective::default(),
-            masking: Masking::default(),
-            batching: Batching::Buckets { buckets: 16 },
-            workers: 0,
-        }
-    }
-}
+source_defaults!(TextsRecipe {
+    columns: Columns::default(),
+    problem_type: LabelKind::default(),
+    stories: None,
+    objective: PretrainingObjective::default(),
+    masking: Masking::default(),
+});
 
 impl TextsRecipe {
     /// # Errors

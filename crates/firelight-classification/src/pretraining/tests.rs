@@ -12,23 +12,8 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::MaskedLanguage;
+use crate::tiny::tiny;
 use crate::{Classification, Embedder};
-
-/// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
-const TINY: [(&str, &str); 12] = [
-    ("model.d_model", "16"),
-    ("model.n_heads", "2"),
-    ("model.n_layers", "1"),
-    ("model.d_ff", "24"),
-    ("model.dropout", "0"),
-    ("data.tokenizer", "word:1"),
-    ("training.epochs", "0"),
-    ("training.steps", "4"),
-    ("training.batch_size", "4"),
-    ("training.evaluate_every", "2"),
-    ("training.checkpoint_every", "2"),
-    ("schedule.warmup_steps", "0"),
-];
 
 /// An objective, what it needs of the model, and what is measured on the way.
 type Trained = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
@@ -64,8 +49,7 @@ impl Home {
 
     fn request(&self, data: &str, out: &str, changes: &[(&str, &str)]) -> RunRequest {
         let request = RunRequest::new(&Device::default()).with_data(self.path(data)).with_out(self.path(out));
-        let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
-        TINY.iter().chain(changes).fold(request, change)
+        tiny(request, changes)
     }
 
     fn pretraining(&self, objective: &str, out: &str, changes: &[(&str, &str)]) -> RunRequest {

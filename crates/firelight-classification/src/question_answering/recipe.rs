@@ -9,7 +9,7 @@ use super::batch::SpanLossConfig;
 use crate::encoder::TextEncoderConfig;
 use crate::model::{ReadingConfig, SpanReaderConfig};
 use crate::on_encoder::{EncoderKeys, EncoderRecipe};
-use crate::records::source;
+use crate::records::{source, source_defaults};
 
 /// The recipe of a reader.
 pub type QuestionAnsweringRecipe = Recipe<QuestionsRecipe, SpanModelRecipe, SpanLossConfig>;
@@ -38,18 +38,7 @@ pub struct QuestionsRecipe {
     pub workers: usize,
 }
 
-impl Default for QuestionsRecipe {
-    fn default() -> Self {
-        Self {
-            split: SplitConfig::default(),
-            stride: None,
-            max_answer_len: ReadingConfig::default().max_answer_len,
-            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
-            batching: Batching::Buckets { buckets: 16 },
-            workers: 0,
-        }
-    }
-}
+source_defaults!(QuestionsRecipe { stride: None, max_answer_len: ReadingConfig::default().max_answer_len });
 
 impl QuestionsRecipe {
     /// # Errors

@@ -170,6 +170,24 @@ macro_rules! source {
 }
 pub(crate) use source;
 
+/// The defaults of a `[data]` section that has the keys of a [`Source`], and beside them its own.
+macro_rules! source_defaults {
+    ($data:ident { $($own:ident: $value:expr),* $(,)? }) => {
+        impl Default for $data {
+            fn default() -> Self {
+                Self {
+                    split: firelight_data::SplitConfig::default(),
+                    tokenizer: firelight_data::TokenizerConfig::Word { min_frequency: 2 },
+                    batching: firelight_data::Batching::Buckets { buckets: 16 },
+                    workers: 0,
+                    $($own: $value,)*
+                }
+            }
+        }
+    };
+}
+pub(crate) use source_defaults;
+
 /// The parts of a [`Task`] on records: what a batch costs whose logits are hardly any, and what its model must be able to do.
 macro_rules! on_records {
     () => {

@@ -13,23 +13,8 @@ use tempfile::TempDir;
 
 use super::records::tests::folder;
 use super::{Classification, Run, evaluate};
+use crate::tiny::tiny;
 use crate::{Classifier, Embedder, MaskedLanguage, Prediction, TextClassifierConfig};
-
-/// What makes the built-in recipes tiny. Without dropout, so that trainings beside one another change nothing of each other.
-const TINY: [(&str, &str); 12] = [
-    ("model.d_model", "16"),
-    ("model.n_heads", "2"),
-    ("model.n_layers", "1"),
-    ("model.d_ff", "24"),
-    ("model.dropout", "0"),
-    ("data.tokenizer", "word:1"),
-    ("training.epochs", "0"),
-    ("training.steps", "4"),
-    ("training.batch_size", "4"),
-    ("training.evaluate_every", "2"),
-    ("training.checkpoint_every", "2"),
-    ("schedule.warmup_steps", "0"),
-];
 
 const ADAPTERS: &str = "{ rank = 2, alpha = 16, targets = [\"query\", \"feed_forward.up\"] }";
 
@@ -54,8 +39,7 @@ impl Home {
 
     fn request(&self, out: &str, changes: &[(&str, &str)]) -> RunRequest {
         let request = RunRequest::new(&Device::default()).with_data(self.data.path()).with_out(self.path(out));
-        let change = |request: RunRequest, (key, value): &(&str, &str)| request.with_override(key, value);
-        TINY.iter().chain(changes).fold(request, change)
+        tiny(request, changes)
     }
 
     /// A training of adapters on another run.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::model_recipe::ClassifierModelRecipe;
 use crate::loss::SequenceLossConfig;
-use crate::records::source;
+use crate::records::{source, source_defaults};
 
 /// The recipe of a classifier of texts.
 pub type ClassificationRecipe = Recipe<LabelledRecipe, ClassifierModelRecipe, SequenceLossConfig>;
@@ -44,18 +44,7 @@ pub struct LabelledRecipe {
     pub workers: usize,
 }
 
-impl Default for LabelledRecipe {
-    fn default() -> Self {
-        Self {
-            split: SplitConfig::default(),
-            columns: Columns::default(),
-            problem_type: LabelKind::default(),
-            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
-            batching: Batching::Buckets { buckets: 16 },
-            workers: 0,
-        }
-    }
-}
+source_defaults!(LabelledRecipe { columns: Columns::default(), problem_type: LabelKind::default() });
 
 impl LabelledRecipe {
     /// # Errors

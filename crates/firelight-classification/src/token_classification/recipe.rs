@@ -10,7 +10,7 @@ use crate::encoder::TextEncoderConfig;
 use crate::heads::TokenHeadConfig;
 use crate::model::TokenClassifierConfig;
 use crate::on_encoder::{EncoderKeys, EncoderRecipe};
-use crate::records::source;
+use crate::records::{source, source_defaults};
 
 /// The recipe of a classifier of tokens.
 pub type TokenClassificationRecipe = Recipe<TaggedRecipe, TokenModelRecipe, LossConfig>;
@@ -35,17 +35,7 @@ pub struct TaggedRecipe {
     pub workers: usize,
 }
 
-impl Default for TaggedRecipe {
-    fn default() -> Self {
-        Self {
-            split: SplitConfig::default(),
-            scheme: TagScheme::default(),
-            tokenizer: TokenizerConfig::Word { min_frequency: 2 },
-            batching: Batching::Buckets { buckets: 16 },
-            workers: 0,
-        }
-    }
-}
+source_defaults!(TaggedRecipe { scheme: TagScheme::default() });
 
 impl TaggedRecipe {
     /// # Errors
