@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
-//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers, pillow, timm and pyarrow.
+//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers, pillow, timm, pyarrow and gguf.
 
 use anyhow::Result;
 
@@ -13,5 +13,6 @@ pub(crate) fn regenerate() -> Result<()> {
     run("golden pixels", &mut program("python3", "tests/fixtures/image_processors.py"))?;
     run("golden decoding", &mut program("python3", "tests/fixtures/decoding.py"))?;
     run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))?;
-    run("records in Parquet", &mut program("python3", "tests/fixtures/records.py"))
+    run("records in Parquet", &mut program("python3", "tests/fixtures/records.py"))?;
+    run("blocks of few bits", &mut program("python3", "tests/fixtures/block_formats.py"))
 }

@@ -283,7 +283,7 @@ mod tests {
         // The identity for W and q = (0.5, 0): scores 0.5 tanh(1) and 0.5 tanh(3), whose softmax is 0.470851 and 0.529149.
         let attention = AttentionPooling {
             projection: Linear {
-                weight: Param::from_data([[1.0, 0.0], [0.0, 1.0]], &device),
+                weight: Param::from_tensor(Tensor::<2>::eye(2, &device)).into(),
                 bias: None,
                 adapter: None,
             },

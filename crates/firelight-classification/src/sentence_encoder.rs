@@ -280,8 +280,9 @@ mod tests {
         let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1)).with_normalize(false);
         let config = config.with_dense(layer(1, Some(HeadActivation::Tanh))).with_dense(layer(3, None));
         let mut model = config.init(&device);
-        model.dense[0].weight = burn::module::Param::from_data([[0.5], [0.25]], &device);
-        model.dense[1].weight = burn::module::Param::from_data([[1.0, -2.0, 3.0]], &device);
+        let weight = |matrix: Tensor<2>| firelight_core::Weight::of_map(burn::module::Param::from_tensor(matrix));
+        model.dense[0].weight = weight(Tensor::from_floats([[0.5], [0.25]], &device));
+        model.dense[1].weight = weight(Tensor::from_floats([[1.0, -2.0, 3.0]], &device));
         let found = model.pooled(Tensor::from_floats([[[1.0, 2.0], [3.0, 2.0]]], &device), None);
         // The mean is (2, 2), its sum 1.5, whose tangent is 0.905148.
         assert_close(&found, &[0.905_148, -1.810_297, 2.715_445], 1e-5);

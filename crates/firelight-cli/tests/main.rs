@@ -18,6 +18,7 @@ mod interruption;
 mod loading;
 mod manual;
 mod published;
+mod quantize;
 mod recipe;
 mod report;
 mod resume;

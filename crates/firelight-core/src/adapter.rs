@@ -45,6 +45,7 @@ use wildmatch::WildMatch;
 use crate::dropout::drop;
 use crate::error::{Checks, ConfigError};
 use crate::init::{Init, ParamBuilder};
+use crate::weight::Weight;
 
 /// The name of an adapter in its layer: the parameters of adapters have `.adapter.` in their paths.
 const NAME: &str = "adapter";
@@ -139,9 +140,10 @@ impl Adapter {
     }
 
     /// What the outputs, before their bias, are multiplied by beside `weight`; none without decomposition. Shape `[O]`.
-    pub(crate) fn column_scale(&self, weight: Tensor<2>) -> Option<Tensor<1>> {
+    pub(crate) fn column_scale(&self, weight: &Weight) -> Option<Tensor<1>> {
         let magnitude = self.magnitude.as_ref()?.val();
-        Some(column_scale(weight, self.change(), magnitude))
+        let change = self.change();
+        Some(column_scale(weight.val_for(&change), change, magnitude))
     }
 
     /// The change as a matrix, `[I, O]`.

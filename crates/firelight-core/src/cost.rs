@@ -7,9 +7,11 @@
 //! `6 N + 12 L H E T` counts all pairs, hidden ones too.
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::tensor::Tensor;
-use firelight_kernels::PairRule;
+use burn::tensor::{Int, Shape, Tensor};
+use firelight_kernels::{BlockFormat, PairRule};
 use serde::{Serialize, Serializer};
+
+use crate::weight::format_in;
 
 /// Bytes of a 32-bit float.
 pub(crate) const FLOAT: usize = 4;
@@ -180,20 +182,33 @@ pub(crate) fn pairs_per_query(rule: &PairRule, length: usize) -> f64 {
     counted.iter().map(seen).sum::<f64>() / counted.len().max(1) as f64
 }
 
-/// Numbers of a parameter, without drawing it.
-fn numbers<const D: usize>(param: &Param<Tensor<D>>) -> usize {
-    param.lazy_shape().iter().fold(1, |product, size| product.saturating_mul(*size))
+/// Numbers of a shape.
+fn numbers(shape: &Shape) -> usize {
+    shape.iter().fold(1, |product, size| product.saturating_mul(*size))
 }
 
 #[derive(Default)]
 struct Count {
+    /// Of the blocks that are visited.
+    format: Option<BlockFormat>,
     parameters: usize,
     in_matrices: usize,
 }
 
 impl ModuleVisitor for Count {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.format = format_in(name, container);
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let Some(format) = self.format else { return };
+        let numbers = numbers(&param.lazy_shape()) / format.bytes() * format.numbers();
+        self.parameters = self.parameters.saturating_add(numbers);
+        self.in_matrices = self.in_matrices.saturating_add(numbers);
+    }
+
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let numbers = numbers(param);
+        let numbers = numbers(&param.lazy_shape());
         self.parameters = self.parameters.saturating_add(numbers);
         if D > 1 {
             self.in_matrices = self.in_matrices.saturating_add(numbers);

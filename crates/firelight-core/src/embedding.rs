@@ -9,9 +9,10 @@ pub use scale::EmbeddingScale;
 use crate::cost::Cost;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
-use burn::module::{Module, Param};
-use burn::tensor::{Device, Int, Tensor};
-use firelight_kernels::embedding;
+use crate::weight::Weight;
+use burn::module::Module;
+use burn::tensor::{Device, FloatDType, Int, Tensor};
+use firelight_kernels::cast;
 use serde::{Deserialize, Serialize};
 
 /// Configuration of a [`TokenEmbedding`].
@@ -67,7 +68,8 @@ impl TokenEmbeddingConfig {
     pub fn init_with(&self, params: &ParamBuilder) -> TokenEmbedding {
         expect_valid(self.validate());
         let factor = self.scale.factor(self.d_model);
-        TokenEmbedding { weight: params.param("weight", [self.vocab_size, self.d_model], self.init), factor }
+        let weight = Weight::of_table(params.param("weight", [self.vocab_size, self.d_model], self.init));
+        TokenEmbedding { weight, factor, dtype: None }
     }
 }
 
@@ -75,14 +77,23 @@ impl TokenEmbeddingConfig {
 #[derive(Module, Debug)]
 pub struct TokenEmbedding {
     /// `[V, D]`.
-    pub weight: Param<Tensor<2>>,
+    pub weight: Weight,
     factor: f64,
+    /// The type of vectors from blocks.
+    #[module(skip)]
+    dtype: Option<FloatDType>,
 }
 
 impl TokenEmbedding {
     /// What it costs: nothing but its table.
     pub fn cost(&self) -> Cost {
         Cost::of(self).looked_up()
+    }
+
+    /// Sets the type of the vectors of a table in blocks. Default: single precision. Those of a table of floats are of its type.
+    pub fn with_dtype(mut self, dtype: FloatDType) -> Self {
+        self.dtype = Some(dtype);
+        self
     }
 
     /// Looks the tokens up.
@@ -93,7 +104,11 @@ impl TokenEmbedding {
     /// # Panics
     /// On a CPU if a token is not below `V`.
     pub fn forward(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
-        let x = embedding(self.weight.val(), tokens);
+        let x = self.weight.look_up(tokens);
+        let x = match self.dtype.filter(|_| self.weight.format().is_some()) {
+            Some(dtype) => cast(x, dtype),
+            None => x,
+        };
         if self.factor == 1.0 { x } else { x * self.factor }
     }
 }

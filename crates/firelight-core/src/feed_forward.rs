@@ -258,13 +258,14 @@ impl FeedForwardNetwork for FeedForwardLayer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::weight::Weight;
     use burn::module::Param;
     use burn::tensor::TensorData;
     use firelight_kernels::assert_close;
     use std::collections::BTreeSet;
 
     fn one(value: f32, device: &Device) -> Linear {
-        Linear { weight: Param::from_data([[value]], device), bias: None, adapter: None }
+        Linear { weight: Weight::of_map(Param::from_data([[value]], device)), bias: None, adapter: None }
     }
 
     #[test]

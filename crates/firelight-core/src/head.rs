@@ -7,6 +7,7 @@ use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
+use crate::weight::{Layout, Weight};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::LogitMap;
@@ -154,7 +155,8 @@ impl LmHeadConfig {
                 .d_embedding
                 .filter(|_| self.tied)
                 .map(|width| back(width).init_with(&params.scope("projection"))),
-            weight: (!self.tied).then(|| params.param("weight", [self.d_model, self.vocab_size], self.init)),
+            weight: (!self.tied)
+                .then(|| Weight::of_map(params.param("weight", [self.d_model, self.vocab_size], self.init))),
             bias: bias.then(|| params.param("bias", [self.vocab_size], Init::Zeros)),
             scale,
             soft_cap,
@@ -172,7 +174,7 @@ pub struct LmHead {
     #[doc(alias = "project_out")]
     pub projection: Option<Linear>,
     /// `[D, V]`, where the matrix is not the embedding's.
-    pub weight: Option<Param<Tensor<2>>>,
+    pub weight: Option<Weight>,
     /// `[V]`.
     pub bias: Option<Param<Tensor<1>>>,
     scale: f64,
@@ -199,8 +201,11 @@ impl LmHead {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`
     pub fn lazy(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> LazyLogits {
-        let weight = self.weight.as_ref().map_or_else(|| embedding.weight.val().transpose(), Param::val);
-        let map = LogitMap::new(weight).with_bias(self.bias.as_ref().map(Param::val));
+        let map = match &self.weight {
+            Some(weight) => weight.logit_map(Layout::Columns),
+            None => embedding.weight.logit_map(Layout::Rows),
+        };
+        let map = map.with_bias(self.bias.as_ref().map(Param::val));
         let hidden = match &self.projection {
             Some(projection) => projection.forward(hidden),
             None => hidden,
@@ -252,7 +257,7 @@ mod tests {
             let mut head =
                 LmHeadConfig::new(5, 7).with_tied(tied).with_options(options).init_with(&ParamBuilder::new(&device, 0));
             head.bias = Some(Param::from_tensor(bias.clone()));
-            let weight = head.weight.as_ref().map_or_else(|| embedding.weight.val().transpose(), Param::val);
+            let weight = head.weight.as_ref().map_or_else(|| embedding.weight.val().transpose(), Weight::val);
             let product = hidden.clone().matmul(weight.unsqueeze()) + bias.clone().unsqueeze();
             let expected = (product * 0.5 / 2.0).tanh() * 2.0;
             assert_close(&head.forward(hidden.clone(), &embedding), &expected, 1e-5);

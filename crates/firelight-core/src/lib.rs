@@ -63,6 +63,7 @@ mod state;
 mod stochastic_depth;
 mod transformer;
 mod vision;
+mod weight;
 
 pub use adapter::{Adapter, AdapterConfig, AdapterScaling, check_adapters, merge_adapters};
 pub use attention::{
@@ -83,7 +84,9 @@ pub use error::ConfigError;
 pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
-pub use firelight_kernels::{AttentionMask, LogitMap, MaskRule, PairRule, RandomBlocks, Runs};
+pub use firelight_kernels::{
+    AttentionMask, BlockFormat, LogitMap, LogitMatrix, MaskRule, PairRule, RandomBlocks, Runs,
+};
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
 pub use init::{Init, ParamBuilder, WeightInit};
@@ -109,3 +112,4 @@ pub use vision::{
     Distillation, ImagePooling, PatchCoordinates, PatchEmbedding, PatchPosition, VisionTransformer,
     VisionTransformerConfig, resize_positions,
 };
+pub use weight::{Weight, WeightEntry, quantize, weights_of, with_blocks};

@@ -3,9 +3,9 @@
 use crate::adapter::Adapter;
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
+use crate::weight::Weight;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
-use firelight_kernels::linear;
 use serde::{Deserialize, Serialize};
 
 fn yes() -> bool {
@@ -64,7 +64,7 @@ impl LinearConfig {
     pub fn init_with(&self, params: &ParamBuilder) -> Linear {
         expect_valid(self.validate());
         let layer = Linear {
-            weight: params.param("weight", [self.d_in, self.d_out], self.init),
+            weight: Weight::of_map(params.param("weight", [self.d_in, self.d_out], self.init)),
             bias: self.bias.then(|| params.param("bias", [self.d_out], Init::Zeros)),
             adapter: None,
         };
@@ -79,7 +79,7 @@ impl LinearConfig {
 #[derive(Module, Debug)]
 pub struct Linear {
     /// `[I, O]`.
-    pub weight: Param<Tensor<2>>,
+    pub weight: Weight,
     /// `[O]`.
     pub bias: Option<Param<Tensor<1>>>,
     /// A low-rank change, in a model that is built with adapters; weight and bias are then not trained.
@@ -90,38 +90,37 @@ impl Linear {
     /// # Shapes
     /// - `x`: `[..., I]`; output: `[..., O]`
     pub fn forward<const D: usize>(&self, x: Tensor<D>) -> Tensor<D> {
-        let (weight, bias) = (self.weight.val(), self.bias.as_ref().map(Param::val));
-        let Some(adapter) = &self.adapter else { return linear(x, weight, bias) };
+        let bias = self.bias.as_ref().map(Param::val);
+        let Some(adapter) = &self.adapter else { return self.weight.product(x, bias) };
         let change = adapter.forward(x.clone());
-        match adapter.column_scale(weight.clone()) {
-            Some(scale) => scaled(linear(x, weight, None) + change, scale, bias),
-            None => linear(x, weight, bias) + change,
+        match adapter.column_scale(&self.weight) {
+            Some(scale) => scaled(self.weight.product(x, None) + change, scale, bias),
+            None => self.weight.product(x, bias) + change,
         }
     }
 
     /// The map of the outputs `from .. to` alone, as a layer of its own would compute it.
     pub(crate) fn forward_columns<const D: usize>(&self, x: Tensor<D>, from: usize, to: usize) -> Tensor<D> {
-        let weight = self.weight.val().narrow(1, from, to - from);
         let bias = self.bias.as_ref().map(|bias| bias.val().narrow(0, from, to - from));
-        let Some(adapter) = &self.adapter else { return linear(x, weight, bias) };
+        let product = |x: Tensor<D>, bias: Option<Tensor<1>>| self.weight.product_of_columns(x, from..to, bias);
+        let Some(adapter) = &self.adapter else { return product(x, bias) };
         let change = adapter.forward_columns(x.clone(), from, to);
-        match adapter.column_scale(self.weight.val()) {
-            Some(scale) => scaled(linear(x, weight, None) + change, scale.narrow(0, from, to - from), bias),
-            None => linear(x, weight, bias) + change,
+        match adapter.column_scale(&self.weight) {
+            Some(scale) => scaled(product(x, None) + change, scale.narrow(0, from, to - from), bias),
+            None => product(x, bias) + change,
         }
     }
 
     /// Inputs and outputs, `[I, O]`.
     pub(crate) fn widths(&self) -> [usize; 2] {
-        self.weight.lazy_shape().dims()
+        self.weight.dims()
     }
 
-    /// The weight with the change of the adapter.
+    /// The weight with the change of the adapter, as floats.
     pub(crate) fn merged_weight(&self) -> Tensor<2> {
-        let weight = self.weight.val();
-        let Some(adapter) = &self.adapter else { return weight };
-        let scale = adapter.column_scale(weight.clone());
-        let changed = weight + adapter.change();
+        let Some(adapter) = &self.adapter else { return self.weight.val() };
+        let (scale, change) = (adapter.column_scale(&self.weight), adapter.change());
+        let changed = self.weight.val_for(&change) + change;
         match scale {
             Some(scale) => changed * scale.unsqueeze(),
             None => changed,

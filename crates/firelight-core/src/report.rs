@@ -1,16 +1,19 @@
 //! How many parameters a module has, and where.
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
+use firelight_kernels::BlockFormat;
 use std::collections::HashSet;
 use std::fmt;
+
+use crate::weight::format_in;
 
 /// One parameter tensor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParameterEntry {
     /// Its path, as in the weight file: `blocks.0.attention.output.weight`.
     pub path: String,
-    /// Its shape.
+    /// Its shape; that of rows of numbers where it is in blocks.
     pub shape: Vec<usize>,
 }
 
@@ -90,20 +93,34 @@ fn grouped(count: usize) -> String {
 #[derive(Default)]
 struct Counter {
     path: Vec<String>,
+    format: Option<BlockFormat>,
     seen: HashSet<ParamId>,
     report: ParameterReport,
 }
 
+impl Counter {
+    fn note(&mut self, id: ParamId, shape: Vec<usize>) {
+        if self.seen.insert(id) {
+            self.report.entries.push(ParameterEntry { path: self.path.join("."), shape });
+        }
+    }
+}
+
 impl ModuleVisitor for Counter {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if self.seen.insert(param.id) {
-            let entry = ParameterEntry { path: self.path.join("."), shape: param.lazy_shape().to_vec() };
-            self.report.entries.push(entry);
-        }
+        self.note(param.id, param.lazy_shape().to_vec());
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let Some(format) = self.format else { return };
+        let mut shape = param.lazy_shape().to_vec();
+        shape[D - 1] = shape[D - 1] / format.bytes() * format.numbers();
+        self.note(param.id, shape);
     }
 
     // The variants of an enum are no part of a path, as in the weight file.
     fn enter_module(&mut self, name: &str, container: &str) {
+        self.format = format_in(name, container);
         if !container.starts_with("Enum:") {
             self.path.push(name.to_string());
         }

@@ -6,7 +6,7 @@
 //!    is a whole training.
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive); [`TextGenerator`] loads
 //!    a run folder and continues prompts, and scores given texts by [`ScoreOptions`] (score.rs); [`ChatSession`] (chat/) is a
-//!    conversation by a chat template.
+//!    conversation by a chat template; [`BlockMix`] (quantized.rs) puts its matrices into blocks of 8 or 4 bits.
 //!
 //! Without the feature `train` only the model and the generation are built, and `burn-train` is not.
 //!
@@ -25,6 +25,7 @@ mod chat;
 mod data;
 mod inference;
 mod model;
+mod quantized;
 #[cfg(feature = "train")]
 mod run;
 mod score;
@@ -40,6 +41,7 @@ pub use data::{LmBatch, LmBatcher};
 pub use firelight_training::RunRequest;
 pub use inference::{CacheKind, LmState, WithCache};
 pub use model::{LanguageModel, LanguageModelConfig};
+pub use quantized::{BlockMix, KeptFloat, Quantized};
 #[cfg(feature = "train")]
 pub use run::{
     DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,

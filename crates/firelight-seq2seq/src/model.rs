@@ -410,7 +410,7 @@ mod tests {
                 untied.source_embedding = Some(tied.embedding.clone());
             }
             if tying.ties_head() {
-                untied.head.weight = Some(Param::from_tensor(matrix.transpose()));
+                untied.head.weight = Some(Param::from_tensor(matrix.transpose()).into());
             }
             assert_close(&logits(&tied), &logits(&untied), 1e-5);
         }

@@ -4,6 +4,7 @@
 mod existing;
 mod layout;
 mod newest;
+pub(crate) mod quantization;
 
 pub use existing::Existing;
 pub use newest::FoundWeights;

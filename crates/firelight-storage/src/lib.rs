@@ -9,6 +9,7 @@
 //!   of another shape is an error that lists it.
 //! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do.
 //! - [`LearntWeights`] finds the weights that a training begins from, and [`Parameters`] reads them one by one.
+//! - [`ModelFolder::write_quantization`] says which parameters are in blocks of few bits.
 //! - [`average_weights`] takes the mean of several weight files.
 //! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
 //!   its [`CheckpointFolder`].

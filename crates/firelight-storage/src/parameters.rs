@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use burn::module::Module;
 use burn::store::burn_pack::Tensor;
 use burn::store::{ModuleSnapshot, ModuleStore, PathFilter, SafetensorsStore};
-use burn::tensor::TensorData;
+use burn::tensor::{DType, TensorData};
 
 use crate::StorageError;
 use crate::adapters::{is_adapter_path, is_base};
+use crate::folder::quantization::not_floats;
 use crate::weights::{file_size, not_weights};
 
 /// Parameters by their paths, read when they are asked for.
@@ -23,13 +24,16 @@ impl Parameters {
     /// Those of a weights file.
     ///
     /// # Errors
-    /// Returns an error naming `path` if it cannot be read or is no whole safetensors file.
+    /// Returns an error naming `path` if it cannot be read, is no whole safetensors file, or holds parameters in blocks of few bits.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         let path = path.as_ref();
         let size = file_size(path)?;
         let mut store = SafetensorsStore::from_file(path);
         let tensors = store.get_all_tensors().map_err(not_weights(path, size))?.clone();
-        Ok(Self { path: path.into(), size, tensors })
+        match tensors.iter().find(|(_, tensor)| tensor.dtype == DType::U8) {
+            Some((name, _)) => Err(not_floats(path, name).into()),
+            None => Ok(Self { path: path.into(), size, tensors }),
+        }
     }
 
     /// Those of a model without its low-rank adapters; `path` is the file that they were read from, for messages.

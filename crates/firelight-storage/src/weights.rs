@@ -6,8 +6,9 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
-use burn::tensor::FloatDType;
+use burn::tensor::{DType, FloatDType};
 
+use crate::folder::quantization::not_floats;
 use crate::{InputError, StorageError, atomic, open_file, shortened_reason};
 
 /// Writes the parameters of `model` to `path`, replacing a file that is there.
@@ -99,6 +100,9 @@ pub(crate) fn not_weights<E: ToString>(path: &Path, size: u64) -> impl FnOnce(E)
 
 /// Refuses anything but a file whose keys and shapes are those of the model.
 fn check(path: &Path, result: ApplyResult) -> Result<(), StorageError> {
+    if let Some(parameter) = result.errors.iter().find_map(in_blocks) {
+        return Err(not_floats(path, parameter).into());
+    }
     let missing: Vec<String> = result.missing.into_iter().map(|(key, _)| key).collect();
     let wrong: Vec<String> = result.errors.iter().map(describe).collect();
     if missing.is_empty() && wrong.is_empty() && result.unused.is_empty() {
@@ -107,11 +111,24 @@ fn check(path: &Path, result: ApplyResult) -> Result<(), StorageError> {
     Err(StorageError::WeightsMismatch { path: path.into(), missing, unused: result.unused, wrong })
 }
 
+/// The key of a tensor of bytes where floats are expected.
+fn in_blocks(error: &ApplyError) -> Option<&str> {
+    match error {
+        ApplyError::DTypeMismatch { path, expected, found: DType::U8 } if expected.is_float() => Some(path.as_str()),
+        _ => None,
+    }
+}
+
 /// Says in a few words why the tensor of one key was not taken.
 fn describe(error: &ApplyError) -> String {
     match error {
         ApplyError::ShapeMismatch { path, expected, found } => {
             format!("{path} (expected {:?}, found {:?})", &expected[..], &found[..])
+        }
+        ApplyError::DTypeMismatch { path, expected, found } if expected.is_int() && found.is_float() => {
+            format!(
+                "{path} (expected blocks of few bits, found {found:?}: this is not the file that quantization.json is for)"
+            )
         }
         ApplyError::DTypeMismatch { path, expected, found } => {
             format!("{path} (expected {expected:?}, found {found:?})")
@@ -136,7 +153,7 @@ fn one_line(error: &impl ToString) -> String {
 mod tests {
     use super::*;
     use burn::module::Param;
-    use burn::tensor::{DType, Device, Tensor};
+    use burn::tensor::{Device, Int, Tensor};
     use std::fs;
 
     #[derive(Module, Debug)]
@@ -259,6 +276,43 @@ mod tests {
         assert!(load_error(&path).contains("is no whole safetensors file (41 bytes)"));
         assert!(load_error(&home.path().join("none")).starts_with("cannot read `none`: "));
         assert!(load_weights(&mut model(0.0, 3), home.path()).unwrap_err().is_user_error());
+    }
+
+    #[derive(Module, Debug)]
+    struct InBlocks {
+        weight: Param<Tensor<2, Int>>,
+        bias: Option<Param<Tensor<1>>>,
+    }
+
+    fn bytes(values: [[u8; 3]; 2]) -> InBlocks {
+        let device = Device::default();
+        let bytes = Tensor::from_data(values, (&device, DType::U8));
+        let weight = Param::initialized(burn::module::ParamId::new(), bytes);
+        InBlocks { weight, bias: layer(1.0, 3, &device).bias }
+    }
+
+    #[test]
+    fn bytes_come_back_to_the_bit_and_are_no_floats() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        let written = [[0, 255, 128], [7, 1, 200]];
+        save_weights(&bytes(written), &path).unwrap();
+        let mut loaded = bytes([[0; 3]; 2]);
+        load_weights(&mut loaded, &path).unwrap();
+        let found = loaded.weight.val();
+        assert_eq!(found.dtype(), DType::U8);
+        assert_eq!(found.into_data().try_to_vec::<u8>().unwrap(), written.concat());
+
+        let text = |result: Result<(), StorageError>| {
+            let error = result.unwrap_err();
+            assert!(error.is_user_error());
+            error.to_string()
+        };
+        let error = text(load_weights(&mut layer(0.0, 3, &Device::default()), &path));
+        assert!(error.contains("holds `weight` in blocks of few bits where floats are expected"), "{error}");
+        save_weights(&layer(1.0, 3, &Device::default()), &path).unwrap();
+        let error = text(load_weights(&mut bytes(written), &path));
+        assert!(error.contains("found F32"), "{error}");
     }
 
     #[test]

@@ -119,7 +119,7 @@ mod tests {
         let mut model = ImageEncoderConfig { pooler: true, ..plain.clone() }.init(&device);
         let identity = Tensor::<2>::eye(4, &device);
         model.pooler = model.pooler.map(|dense| {
-            let weight = burn::module::Param::from_tensor(identity.clone());
+            let weight = burn::module::Param::from_tensor(identity.clone()).into();
             Linear { weight, ..dense }
         });
         let expected = [0.5_f32, -1.0, 2.0, 0.0].map(f32::tanh);

@@ -62,7 +62,7 @@ fn a_tied_matrix_gets_the_sum_of_both_gradients() {
     untied.embedding = tied.embedding.clone();
     untied.transformer = tied.transformer.clone();
     let copy = tied.embedding.weight.val().transpose().to_data();
-    untied.head.weight = Some(burn::module::Param::from_data(copy, &tracked));
+    untied.head.weight = Some(burn::module::Param::from_tensor(Tensor::<2>::from_data(copy, &tracked)).into());
 
     let tokens: Tensor<2, Int> = golden.ints("tokens", &tracked);
     let targets: Tensor<2, Int> = golden.ints("targets", &tracked);

@@ -125,7 +125,7 @@ mod tests {
         assert!(tied.decoder.weight.is_none());
         let [expected, found] = [&tied, &own].map(|head| head.forward(hidden.clone(), &embedding).into_data());
         assert_ne!(expected, found);
-        own.decoder.weight = Some(Param::from_tensor(embedding.weight.val().transpose()));
+        own.decoder.weight = Some(Param::from_tensor(embedding.weight.val().transpose()).into());
         let found = own.forward(hidden, &embedding).into_data();
         assert_close(&found, &expected, 1e-6);
     }

@@ -65,7 +65,7 @@ mod tests {
         let norm = NormConfig::Layer { epsilon: 0.0, bias: false };
         let config = HeadTransformConfig { activation: HeadActivation::Relu, bias: false, norm };
         let mut layers = config.init_with(2, Init::Zeros, &ParamBuilder::new(&device, 0));
-        layers.dense.weight = Param::from_data([[2.0, 1.0], [0.0, 1.0]], &device);
+        layers.dense.weight = Param::from_tensor(Tensor::<2>::from_floats([[2.0, 1.0], [0.0, 1.0]], &device)).into();
         // (1, 3) W = (2, 4), which are 1 from their mean on both sides.
         let found = layers.forward(Tensor::<2>::from_floats([[1.0, 3.0]], &device));
         assert_close(&found, &[-1.0, 1.0], 1e-6);

@@ -24,6 +24,7 @@ mod long_texts;
 mod man;
 mod merge;
 mod precision;
+mod quantize;
 mod recipes;
 mod report;
 mod sampling;
@@ -68,6 +69,7 @@ pub(crate) enum Command {
     Verify(verify::Verify),
     Average(average::Average),
     Merge(merge::Merge),
+    Quantize(quantize::Quantize),
     Bench(bench::Bench),
     Visualize(visualize::Visualize),
     Devices(devices::Devices),
@@ -110,6 +112,7 @@ impl Command {
             Self::Verify(command) => command.run(),
             Self::Average(command) => command.run(),
             Self::Merge(command) => command.run(),
+            Self::Quantize(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Visualize(command) => command.run(),
             Self::Devices(command) => command.run(),

@@ -84,6 +84,7 @@ fn help_wraps_between_words_and_has_examples_behind() {
         "evaluate",
         "average",
         "merge",
+        "quantize",
         "bench",
     ] {
         let help = firelight([command, "--help"]).succeeds().stdout;

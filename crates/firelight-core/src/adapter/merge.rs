@@ -1,12 +1,13 @@
 //! Adapters become part of the weights beside them.
 
 use super::{AdapterConfig, NAME, column_scale};
+use crate::weight::format_in;
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Adds the adapters of a model into the weights beside them, and lets the adapters change nothing, so that it computes the same. Its
-/// weights without those of the adapters are then a model of their own.
+/// weights without those of the adapters are then a model of their own. An adapter beside a weight in blocks stays as it is.
 ///
 /// `config` is the one that the adapters were built with.
 pub fn merge_adapters<M: Module>(model: M, config: &AdapterConfig) -> M {
@@ -19,6 +20,8 @@ pub fn merge_adapters<M: Module>(model: M, config: &AdapterConfig) -> M {
 #[derive(Default)]
 struct Factors {
     found: HashMap<String, [Option<Tensor<2>>; 3]>,
+    /// Layers whose weight takes no change.
+    in_blocks: HashSet<String>,
     path: Vec<String>,
 }
 
@@ -30,7 +33,10 @@ fn factor(path: &[String]) -> Option<(String, usize)> {
 }
 
 impl ModuleVisitor for Factors {
-    fn enter_module(&mut self, name: &str, _container: &str) {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        if let ([layer @ .., _weight], Some(_)) = (&self.path[..], format_in(name, container)) {
+            self.in_blocks.insert(layer.join("."));
+        }
         self.path.push(name.into());
     }
 
@@ -39,7 +45,7 @@ impl ModuleVisitor for Factors {
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        if let Some((layer, place)) = factor(&self.path) {
+        if let Some((layer, place)) = factor(&self.path).filter(|(layer, _)| !self.in_blocks.contains(layer)) {
             let dims = param.val().dims();
             let rows = if D == 1 { 1 } else { dims[0] };
             let matrix = param.val().without_autodiff().reshape([rows, dims[D - 1]]);
@@ -94,7 +100,7 @@ impl ModuleMapper for Merge {
                 written(weight, merged.reshape(dims))
             });
         }
-        match factor(&self.path) {
+        match factor(&self.path).filter(|(layer, _)| self.factors.contains_key(layer)) {
             Some((_, 1)) => param.map(|up| written(up.clone(), up.without_autodiff().zeros_like())),
             Some((_, 2)) => param.map(|magnitude| written(magnitude.clone(), magnitude.without_autodiff().ones_like())),
             _ => param,

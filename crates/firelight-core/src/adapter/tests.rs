@@ -31,7 +31,7 @@ fn the_change_by_hand() {
     let params =
         ParamBuilder::new(&device, 0).with_adapters(&AdapterConfig::new(1).with_alpha(6.0).with_targets(["*"]));
     let mut layer = LinearConfig::new(2, 2).with_bias(false).init_with(&params.scope("layer"));
-    layer.weight = Param::from_data([[1.0, 0.0], [0.0, 1.0]], &device);
+    layer.weight = Weight::of_map(Param::from_data([[1.0, 0.0], [0.0, 1.0]], &device));
     let x = Tensor::<2>::from_floats([[1.0, 2.0]], &device);
     layer.forward(x.clone()).into_data().assert_eq(&TensorData::from([[1.0f32, 2.0]]), false);
     let adapter = layer.adapter.as_mut().unwrap();
@@ -49,7 +49,7 @@ fn a_rank_stabilized_change_is_scaled_by_the_root_of_the_rank() {
     let forward = |config: &AdapterConfig| {
         let params = ParamBuilder::new(&device, 0).with_adapters(config);
         let mut layer = LinearConfig::new(2, 1).with_bias(false).init_with(&params.scope("layer"));
-        layer.weight = Param::from_data([[0.0], [0.0]], &device);
+        layer.weight = Weight::of_map(Param::from_data([[0.0], [0.0]], &device));
         let adapter = layer.adapter.as_mut().unwrap();
         adapter.down = Param::from_data([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]], &device);
         adapter.up = Param::from_data([[1.0], [1.0], [1.0], [1.0]], &device);
@@ -68,7 +68,7 @@ fn decomposed(device: &Device) -> Linear {
     let config = AdapterConfig::new(1).with_decomposed(true).with_targets(["*"]);
     let params = ParamBuilder::new(device, 0).with_adapters(&config);
     let mut layer = LinearConfig::new(2, 2).init_with(&params.scope("layer"));
-    layer.weight = Param::from_data([[3.0, 1.0], [4.0, 0.0]], device).no_grad();
+    layer.weight = Weight::of_map(Param::from_data([[3.0, 1.0], [4.0, 0.0]], device).no_grad());
     layer.bias = Some(Param::from_data([0.5, 0.0], device).no_grad());
     let adapter = layer.adapter.as_mut().unwrap();
     adapter.down = Param::from_data([[1.0], [2.0]], device);

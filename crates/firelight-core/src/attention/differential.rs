@@ -256,7 +256,7 @@ mod tests {
         for (linear, factor) in
             [(&mut layer.query, 1.0), (&mut layer.key, 3f32.ln()), (&mut layer.value, 1.0), (&mut layer.output, 1.0)]
         {
-            linear.weight = diagonal(factor);
+            linear.weight = diagonal(factor).into();
         }
         let one = |number: f32| Param::from_tensor(Tensor::<1>::from_floats([number], &device));
         (layer.lambda_query_1, layer.lambda_query_2) = (one(0.0), one(2.0));

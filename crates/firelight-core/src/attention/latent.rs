@@ -265,7 +265,7 @@ mod tests {
 
     fn matrix<const I: usize, const O: usize>(rows: [[f32; O]; I]) -> Linear {
         let weight = Param::from_tensor(Tensor::<2>::from_floats(rows, &Device::default()));
-        Linear { weight, bias: None, adapter: None }
+        Linear { weight: weight.into(), bias: None, adapter: None }
     }
 
     #[test]

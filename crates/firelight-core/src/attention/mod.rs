@@ -323,6 +323,7 @@ fn rotate(x: Tensor<4>, context: &AttentionContext) -> Tensor<4> {
 mod tests {
     use super::*;
     use crate::init::{Init, ParamBuilder};
+    use crate::weight::Weight;
     use burn::tensor::{Device, Distribution, TensorData};
     use firelight_kernels::assert_close;
 
@@ -338,7 +339,7 @@ mod tests {
         };
         let layers = [&parts.query, &parts.key, &parts.value];
         let weights = layers.map(|layer| layer.weight.val()).to_vec();
-        whole.qkv.weight = Param::from_tensor(Tensor::cat(weights, 1));
+        whole.qkv.weight = Param::from_tensor(Tensor::cat(weights, 1)).into();
         let x = Tensor::<3>::random([2, 4, 12], Distribution::Default, &device);
         let memory = EncoderOutput::new(Tensor::<3>::random([2, 5, 12], Distribution::Default, &device));
         let context = AttentionContext::masked(AttentionMask::causal());
@@ -363,7 +364,7 @@ mod tests {
         for (weight, share) in [(0.0, 0.5), (1e3, 1.0)] {
             let mut layer = config.init_with(&ParamBuilder::new(&device, 0));
             let gate = layer.gate.as_mut().expect("a gate");
-            gate.weight = Param::from_tensor(Tensor::full([8, 8], weight, &device)); // All of x is above 0.
+            gate.weight = Weight::of_map(Param::from_tensor(Tensor::full([8, 8], weight, &device))); // All of x is above 0.
             assert_close(&run(&layer), &(plain.clone() * share), 1e-6);
         }
     }
@@ -374,7 +375,7 @@ mod tests {
         // of x0 are 1 and 1, so that both weigh a half: z0 = ([2, 1] + [.4, 1.8]) / 2 = [1.2, 1.4].
         let device = Device::default();
         let mut layer = AttentionConfig::new(2, 1).with_bias(false).init_with(&ParamBuilder::new(&device, 0));
-        let matrix = |rows: [[f32; 2]; 2]| Param::from_tensor(Tensor::<2>::from_floats(rows, &device));
+        let matrix = |rows: [[f32; 2]; 2]| Weight::of_map(Param::from_tensor(Tensor::from_floats(rows, &device)));
         let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
         parts.query.weight = matrix([[1.0, 0.0], [0.0, 1.0]]);
         parts.key.weight = matrix([[0.0, 1.0], [1.0, 0.0]]);
@@ -392,7 +393,7 @@ mod tests {
         let device = Device::default();
         let mut layer =
             AttentionConfig::new(2, 1).with_bias(false).with_sinks(true).init_with(&ParamBuilder::new(&device, 0));
-        let matrix = |number: f32| Param::from_tensor(Tensor::<2>::eye(2, &device) * number);
+        let matrix = |number: f32| Weight::of_map(Param::from_tensor(Tensor::<2>::eye(2, &device) * number));
         let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
         (parts.query.weight, parts.key.weight, parts.value.weight) = (matrix(0.0), matrix(0.0), matrix(1.0));
         layer.output.weight = matrix(1.0);

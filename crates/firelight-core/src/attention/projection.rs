@@ -115,7 +115,7 @@ impl Projection {
         let weights = layers.iter().map(Linear::merged_weight).collect();
         let weight = Param::from_tensor(Tensor::cat(weights, 1));
         let bias = (!biases.is_empty()).then(|| Param::from_tensor(Tensor::cat(biases, 0)));
-        Self::Fused(FusedProjection { qkv: Linear { weight, bias, adapter: None }, d_query, d_key })
+        Self::Fused(FusedProjection { qkv: Linear { weight: weight.into(), bias, adapter: None }, d_query, d_key })
     }
 
     /// The same maps with three matrices, number for number. The parameters are new ones, as in
@@ -124,7 +124,7 @@ impl Projection {
         let Self::Fused(fused) = self else { return self };
         let weight = fused.qkv.merged_weight();
         let [query, key, value] = fused.parts().map(|part| Linear {
-            weight: Param::from_tensor(weight.clone().narrow(1, part.start, part.len())),
+            weight: Param::from_tensor(weight.clone().narrow(1, part.start, part.len())).into(),
             bias: (fused.qkv.bias.as_ref())
                 .map(|bias| Param::from_tensor(bias.val().narrow(0, part.start, part.len()))),
             adapter: None,

@@ -122,6 +122,29 @@ impl<'a, T: Real> MatrixMut<'a, T> {
         Self::new(values, [rows, columns], columns)
     }
 
+    /// The same for a shorter time.
+    pub(crate) fn reborrow(&mut self) -> MatrixMut<'_, T> {
+        MatrixMut {
+            first: self.first,
+            rows: self.rows,
+            columns: self.columns,
+            strides: self.strides,
+            lifetime: PhantomData,
+        }
+    }
+
+    /// Strips of `width` columns and what is left.
+    pub(crate) fn into_strips(self, width: usize) -> Vec<Self> {
+        let (mut strips, mut rest) = (Vec::new(), self);
+        while rest.columns > width {
+            let (strip, others) = rest.split_at_column(width);
+            strips.push(strip);
+            rest = others;
+        }
+        strips.push(rest);
+        strips
+    }
+
     /// The first `rows` rows, and the others.
     fn split_at_row(self, rows: usize) -> (Self, Self) {
         assert!(rows < self.rows, "rows that a matrix does not have");
@@ -251,6 +274,18 @@ mod tests {
         product(MatrixMut::rows(&mut out, 2), true, Matrix::rows(&a, 2), Matrix::rows(&b, 2).transposed(), 2.0, false);
         // 1 + 2 [[1, 2], [3, 4]] [[5, 7], [6, 8]].
         assert_eq!(out, [35.0, 47.0, 79.0, 107.0]);
+    }
+
+    #[test]
+    fn strips_are_the_columns_of_a_matrix() {
+        let (ones, mut out) = ([1.0f32; 7], vec![0.0; 2 * 7]);
+        for (i, mut strip) in MatrixMut::rows(&mut out, 7).into_strips(3).into_iter().enumerate() {
+            let columns = Matrix::rows(&ones, 7).part(0..1, 3 * i..7.min(3 * i + 3));
+            let left = [i as f32, 10.0];
+            product(strip.reborrow(), false, Matrix::rows(&left, 1), columns, 1.0, false);
+            product(strip, true, Matrix::rows(&left, 1), columns, 1.0, false);
+        }
+        assert_eq!(out, [0.0, 0.0, 0.0, 2.0, 2.0, 2.0, 4.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0, 20.0]);
     }
 
     #[test]

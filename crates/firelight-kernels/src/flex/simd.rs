@@ -34,6 +34,29 @@ pub(crate) fn has_fma() -> bool {
     cfg!(target_arch = "aarch64")
 }
 
+/// What products of eight-bit integers run in.
+#[cfg(target_arch = "x86_64")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Integers {
+    /// Loops for the vector units.
+    Plain,
+    /// AVX2.
+    Avx2,
+    /// AVX-512 with VNNI.
+    Avx512,
+}
+
+/// The widest units for integers of this CPU within the level that is forced. Miri knows none of their instructions.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn integers() -> Integers {
+    match arch() {
+        _ if cfg!(miri) => Integers::Plain,
+        Arch::V4(_) if std::arch::is_x86_feature_detected!("avx512vnni") => Integers::Avx512,
+        Arch::V4(_) | Arch::V3(_) => Integers::Avx2,
+        _ => Integers::Plain,
+    }
+}
+
 /// Whether products of `bf16` run in tile registers, if the system permits it.
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 pub(super) fn has_tiles() -> bool {

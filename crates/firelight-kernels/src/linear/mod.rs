@@ -16,7 +16,9 @@ use crate::path::check_types;
 use burn::tensor::Tensor;
 
 #[cfg(feature = "flex")]
-use extension::{LinearExtension, LinearKernel};
+use extension::LinearExtension;
+#[cfg(feature = "flex")]
+pub(crate) use extension::LinearKernel;
 
 /// `x weight + bias`, with every leading dimension of `x` flattened into rows.
 ///

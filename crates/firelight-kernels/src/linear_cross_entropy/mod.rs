@@ -16,7 +16,7 @@ use burn::tensor::{Int, Tensor};
 const LOGITS: usize = 1 << 24;
 
 /// [`cross_entropy`] of [`LogitMap::forward`]`(x)`, without ever holding the logits of all rows on the fused path. The backward pass
-/// forms them again.
+/// forms them again. A matrix in blocks is taken apart first: the loss is for training, which has floats.
 ///
 /// # Shapes
 /// - `x`: `[N, D]`, `map.weight`: `[D, V]`, `targets`: `[N]`; output: `[N]`
@@ -30,8 +30,9 @@ pub fn linear_cross_entropy(
     targets: Tensor<1, Int>,
     options: &CrossEntropyOptions,
 ) -> Tensor<1> {
-    let rows = (LOGITS / map.weight.dims()[1].max(1)).max(1);
-    in_blocks(x, map, targets, options, rows)
+    let rows = (LOGITS / map.weight.classes().max(1)).max(1);
+    let dense = map.dense_for(&x);
+    in_blocks(x, &dense, targets, options, rows)
 }
 
 /// With the logits of so many rows at once.
@@ -99,7 +100,7 @@ mod extension {
         rows: usize,
     ) -> Tensor<1> {
         let (ignored, bias) = (OptionalBool::new(options.ignored.clone()), OptionalFloat::new(map.scaled_bias()));
-        let (x, weight) = (map.scaled(x).into_dispatch(), map.weight.clone().into_dispatch());
+        let (x, weight) = (map.scaled(x).into_dispatch(), map.weight.dense().into_dispatch());
         let settings = Settings { smoothing: options.label_smoothing, soft_cap: map.soft_cap, rows };
         let targets = targets.into_dispatch();
         Tensor::from_dispatch(Dispatch::linear_cross_entropy(x, weight, bias, targets, ignored, settings))

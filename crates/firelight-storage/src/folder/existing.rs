@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::layout::{CHECKPOINTS, CONFIG, METRICS, RECIPE, SESSIONS};
+use super::layout::{CHECKPOINTS, CONFIG, METRICS, QUANTIZATION, RECIPE, SESSIONS};
 use crate::atomic::is_temporary;
 use crate::checkpoint_folder::checkpoint_of;
 use crate::error::list;
@@ -34,6 +34,9 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
     match existing {
+        Existing::Resume | Existing::Continue if names.iter().any(|name| name == QUANTIZATION) => {
+            Err(super::quantization::not_trained(path).into())
+        }
         Existing::Continue if is_begun(path, &names) => Ok(()),
         Existing::Resume | Existing::Continue if !is_run => {
             Err(StorageError::NothingToResume { path: path.into(), found: found() })
@@ -152,6 +155,17 @@ mod tests {
         assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
         let home = folder_with(&["checkpoints/step-5/model.safetensors"]);
         assert!(ModelFolder::open(home.path()).is_err() && ModelFolder::create(home.path(), Existing::Resume).is_err());
+    }
+
+    #[test]
+    fn a_model_in_blocks_is_not_trained_further() {
+        let home = folder_with(&[&RUN[..], &["quantization.json"]].concat());
+        for existing in [Existing::Resume, Existing::Continue] {
+            let error = ModelFolder::create(home.path(), existing).unwrap_err();
+            assert!(error.is_user_error() && error.to_string().contains("in blocks of few bits"), "{error}");
+        }
+        ModelFolder::create(home.path(), Existing::Force).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
     }
 
     #[test]

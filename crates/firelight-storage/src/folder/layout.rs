@@ -14,6 +14,7 @@
 //! init.json                                                            what was taken over from another run
 //! .lock                                                                held by the process that trains
 //! model.safetensors  state.json                                        weights where a training last ended, and their step
+//! quantization.json                                                    which of them are in blocks of few bits, and in which
 //! adapters.safetensors                                                 its low-rank adapters alone, where it has some
 //! tensorboard/events.out.tfevents.*                                    on request
 //! checkpoints/best/{model.safetensors, state.json}                     lowest validation loss
@@ -47,6 +48,7 @@ const IMAGES: &str = "images.idx";
 const IMAGE_INDEX: &str = "images.json";
 const DATASETS: &str = "datasets.json";
 const ADAPTERS: &str = "adapters.safetensors";
+pub(super) const QUANTIZATION: &str = "quantization.json";
 pub(super) const METRICS: &str = "metrics.jsonl";
 pub(super) const SESSIONS: &str = "sessions.json";
 const REPORT: &str = "report.html";
@@ -145,6 +147,11 @@ impl ModelFolder {
         self.path.join(ADAPTERS)
     }
 
+    /// `quantization.json`: which parameters are in blocks of few bits, where some are.
+    pub fn quantization(&self) -> PathBuf {
+        self.path.join(QUANTIZATION)
+    }
+
     /// `init.json`: what the first step took over from another run, where the run began from one.
     pub fn init(&self) -> PathBuf {
         self.path.join(INIT)
@@ -195,7 +202,7 @@ pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
     // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let learnt = [REPORT, SESSIONS, METRICS, INIT, ADAPTERS, STATE, WEIGHTS];
+    let learnt = [REPORT, SESSIONS, METRICS, INIT, ADAPTERS, STATE, WEIGHTS, QUANTIZATION];
     for file in learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {

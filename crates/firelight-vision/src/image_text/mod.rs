@@ -190,6 +190,7 @@ impl ImageTextModel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight_core::Weight;
     use firelight_kernels::assert_close;
 
     fn config() -> ImageTextConfig {
@@ -205,8 +206,9 @@ mod tests {
     fn vectors_and_logits_by_hand() {
         let device = Device::default();
         let mut model = model(&config());
-        let weight =
-            |rows: &[f32], d: usize| Param::from_tensor(Tensor::<1>::from_floats(rows, &device).reshape([d, 2]));
+        let weight = |rows: &[f32], d: usize| {
+            Weight::of_map(Param::from_tensor(Tensor::<1>::from_floats(rows, &device).reshape([d, 2])))
+        };
         model.image_projection.weight = weight(&[1.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0], 4);
         model.text_projection.weight = weight(&[0.0, 1.0, 1.0, 0.0], 2);
         model.log_scale = Param::from_tensor(Tensor::from_floats([2.0_f32.ln()], &device));

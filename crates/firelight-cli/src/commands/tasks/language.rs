@@ -18,7 +18,7 @@ const SAMPLE_TOKENS: usize = 400;
 
 impl Shown for Language {
     const SHOWS: &'static str = "a sample";
-    const COMMANDS: &'static [&'static str] = &["generate", "chat", "score"];
+    const COMMANDS: &'static [&'static str] = &["generate", "chat", "score", "quantize"];
     const WRITES: bool = true;
 
     fn next(folder: &str) -> String {

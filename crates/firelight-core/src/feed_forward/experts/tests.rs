@@ -102,7 +102,7 @@ fn a_capacity_is_kept_in_training_alone_and_the_first_tokens_have_the_places() {
     let kept = |device: &Device| -> Vec<bool> {
         let mut layer = layer(config, device);
         // All tokens choose expert 0: of 10 its even share is 5, half of it 3 places.
-        layer.router.weight = Param::from_tensor(Tensor::from_data([[1.0f32, 0.0]; 6], device));
+        layer.router.weight = Param::from_tensor(Tensor::<2>::from_data([[1.0f32, 0.0]; 6], device)).into();
         let output = run(&layer, Tensor::ones([2, 5, 6], device), None).0;
         output.abs().sum_dim(2).into_data().iter::<f32>().map(|size| size > 0.0).collect()
     };

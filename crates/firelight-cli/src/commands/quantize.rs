@@ -1,0 +1,148 @@
+//! `firelight quantize`: a language model with its matrices in blocks of 8 or 4 bits, in a run folder of its own.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+use firelight::language::{BlockMix, KeptFloat, Quantized, ScoreOptions, TextGenerator};
+use firelight::nn::BlockFormat;
+use firelight::storage::ModelFolder;
+use serde_json::{Value, json};
+
+use super::texts::whole_file;
+use super::trained_model::TrainedModel;
+use crate::failure::Mistake;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  firelight quantize runs/stories-1 --to q8_0 --out runs/stories-q8
+  firelight quantize Qwen/Qwen3-0.6B --to q4_k --out models/qwen-q4 --text chapter.txt
+  firelight generate runs/stories-q8 --prompt \"Once upon a time\"
+
+Blocks of q8_0 hold 32 numbers of 8 bits, those of q4_0 32 of 4 bits, those of q4_k and q6_k 256 of 4 and 6 bits, each with scales. \
+With q4_k the embedding and the head are in q6_k, as llama.cpp has it for the head.
+
+Matrices whose rows are not of whole blocks stay floats and are listed. So do norms, biases, tables of positions and routers, which are \
+small. The folder is for generate, chat and score; it is not trained further.";
+
+/// Put the matrices of a language model into blocks of 8 or 4 bits, in a new run folder
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub(crate) struct Quantize {
+    #[command(flatten)]
+    model: TrainedModel,
+    /// Format of the blocks: q8_0, q4_0, q4_k or q6_k
+    #[arg(long, value_name = "FORMAT", value_parser = parse)]
+    to: BlockFormat,
+    /// Run folder to write; it must be new or empty
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// File of a text whose perplexity is measured before and after
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// Print one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Quantize {
+    pub(crate) fn run(self) -> Result<()> {
+        self.model.is_for("quantize")?;
+        let text = self.text.as_deref().map(whole_file).transpose()?;
+        let run = ModelFolder::open(self.model.run_dir()?)?;
+        self.refuse_what_does_not_fit(&run)?;
+        let floats = self.model.load(TextGenerator::load_from)?;
+        let mix = BlockMix::new(self.to);
+        let told = mix.report(floats.model());
+        ensure!(!told.formats.is_empty(), Mistake(nothing_fits(self.to, &told)));
+        let before = perplexity(&floats, text.as_deref())?;
+        output::note(format_args!("quantising {} matrices to {}", told.formats.len(), self.to.name()));
+        let blocks = floats.quantize(&mix);
+        let after = perplexity(&blocks, text.as_deref())?;
+        let folder = blocks.save_quantized(&run, &self.out)?;
+        let perplexities = before.zip(after);
+        let shown = if self.json { self.to_json(&told, perplexities) } else { to_text(&told, perplexities) };
+        output::print(&shown)?;
+        let path = folder.path().display();
+        output::note(format_args!("written: {path}; continue a text with: firelight generate {path} --prompt TEXT"));
+        Ok(())
+    }
+
+    fn refuse_what_does_not_fit(&self, run: &ModelFolder) -> Result<()> {
+        let path = run.quantization();
+        let again =
+            format!("`{}` says that the model is in blocks already: take the one it was made from", path.display());
+        ensure!(!path.is_file(), Mistake(again));
+        let is_free = match fs::read_dir(&self.out) {
+            Ok(mut files) => files.next().is_none(),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        };
+        let taken = format!("`{}` is no empty folder: choose another one with --out", self.out.display());
+        ensure!(is_free, Mistake(taken));
+        Ok(())
+    }
+
+    fn to_json(&self, told: &Quantized, perplexities: Option<(f64, f64)>) -> String {
+        let mut object = json!({
+            "to": self.to.name(),
+            "out": self.out.display().to_string(),
+            "tensors": told.formats.len(),
+            "formats": counts(told),
+            "bytes_before": told.bytes_before,
+            "bytes_after": told.bytes_after,
+            "kept": told.kept.iter().map(kept_to_json).collect::<Vec<_>>(),
+        });
+        if let Some((before, after)) = perplexities {
+            object["perplexity_before"] = before.into();
+            object["perplexity_after"] = after.into();
+        }
+        format!("{object}\n")
+    }
+}
+
+/// # Errors
+/// Lists the names.
+fn parse(name: &str) -> Result<BlockFormat, String> {
+    let names = BlockFormat::ALL.map(BlockFormat::name).join(", ");
+    BlockFormat::from_name(name).ok_or_else(|| format!("expected one of {names}"))
+}
+
+/// Why no matrix is in blocks, by the first of them.
+fn nothing_fits(format: BlockFormat, told: &Quantized) -> String {
+    let first = told.kept.first().map_or(String::new(), |kept| format!(": `{}`: {}", kept.path, kept.reason));
+    format!("no matrix of the model goes into blocks of {}{first}; blocks of q8_0 and q4_0 hold 32", format.name())
+}
+
+fn perplexity(generator: &TextGenerator, text: Option<&str>) -> Result<Option<f64>> {
+    let Some(text) = text else { return Ok(None) };
+    Ok(Some(generator.score(text, &ScoreOptions::default())?.perplexity()))
+}
+
+fn kept_to_json(kept: &KeptFloat) -> Value {
+    json!({"path": kept.path, "reason": kept.reason})
+}
+
+/// How many matrices are in each format.
+fn counts(told: &Quantized) -> BTreeMap<&'static str, usize> {
+    let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
+    told.formats.values().for_each(|format| *counts.entry(format.name()).or_default() += 1);
+    counts
+}
+
+/// A line of what there is, one for each matrix that stays floats, and one of perplexities.
+fn to_text(told: &Quantized, perplexities: Option<(f64, f64)>) -> String {
+    let formats: Vec<String> = counts(told).iter().map(|(name, count)| format!("{count} in {name}")).collect();
+    let Quantized { bytes_before, bytes_after, .. } = told;
+    let share = *bytes_before as f64 / (*bytes_after).max(1) as f64;
+    let mut lines = vec![format!(
+        "matrices {} ({}), bytes {bytes_before} -> {bytes_after} ({share:.2} times smaller)",
+        told.formats.len(),
+        formats.join(", ")
+    )];
+    lines.extend(told.kept.iter().map(|kept| format!("floats: {}: {}", kept.path, kept.reason)));
+    lines.extend(perplexities.map(|(before, after)| format!("perplexity {before:.4} -> {after:.4}")));
+    lines.join("\n") + "\n"
+}

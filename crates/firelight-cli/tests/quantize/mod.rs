@@ -1,0 +1,65 @@
+//! A language model goes into blocks of few bits, which write and score as any other model, and are neither trained nor converted again.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::USER;
+use crate::support::{Finished, Model, firelight, generate, model, text, train};
+
+fn quantize(run: &Path, out: &Path, more: &[&str]) -> Finished {
+    let common = ["quantize", &text(run), "--out", &text(out)].map(str::to_string);
+    firelight(common.into_iter().chain(more.iter().map(ToString::to_string)))
+}
+
+#[test]
+fn a_model_in_blocks_writes_and_scores_and_is_not_trained() {
+    let scratch = Model::scratch();
+    let out = scratch.path().join("blocks");
+    let given = ["--to", "q8_0", "--text", &text(&model().text), "--json"];
+    let found: Value = serde_json::from_str(&quantize(&model().dir, &out, &given).succeeds().stdout).unwrap();
+    // Rows of 16 numbers are of no whole blocks; those of the second matrix of the feed-forward network are of 32.
+    assert_eq!((found["tensors"].as_u64(), found["formats"]["q8_0"].as_u64()), (Some(1), Some(1)), "{found}");
+    let kept = found["kept"].as_array().unwrap();
+    assert_eq!((kept.len(), kept[0]["path"].as_str()), (6, Some("embedding.weight")), "{found}");
+    assert!(kept[0]["reason"].as_str().unwrap().contains("rows of 16 numbers"), "{found}");
+    let number = |key: &str| found[key].as_f64().unwrap();
+    assert_eq!(number("bytes_before") - number("bytes_after"), 16.0 * (128.0 - 34.0));
+    let ratio = number("perplexity_after") / number("perplexity_before");
+    assert!(ratio != 1.0 && (ratio - 1.0).abs() < 0.01, "{found}");
+    let formats = fs::read_to_string(out.join("quantization.json")).unwrap();
+    assert_eq!(formats.trim(), r#"{"transformer.blocks.0.feed_forward.down.weight":"q8_0"}"#);
+
+    let written = firelight(generate(&out, &["--greedy"])).succeeds().stdout;
+    assert_eq!(firelight(generate(&out, &["--greedy", "--no-cache"])).succeeds().stdout, written);
+    let scored = firelight(["score", &text(&out), "--text", "The fox met a hen."]).succeeds().stdout;
+    assert!(scored.starts_with("tokens 17, "), "{scored}");
+
+    let resumed = ["train", "--resume", "--out", &text(&out), "--steps", "30"];
+    firelight(resumed).fails(USER, &["in blocks of few bits", "train the model that was quantised"]);
+    let from = train(model(), &scratch.path().join("from")).into_iter().chain(["--from".into(), text(&out)]);
+    firelight(from).fails(USER, &["in blocks of few bits where floats are expected"]);
+    quantize(&out, &scratch.path().join("again"), &["--to", "q4_0"]).fails(USER, &["in blocks already"]);
+}
+
+#[test]
+fn the_summary_lists_what_stays_floats() {
+    let scratch = Model::scratch();
+    let shown = quantize(&model().dir, &scratch.path().join("blocks"), &["--to", "q4_0"]).succeeds().stdout;
+    let lines: Vec<&str> = shown.lines().collect();
+    assert!(lines.len() == 7 && lines[0].starts_with("matrices 1 (1 in q4_0), bytes "), "{shown}");
+    assert!(lines[1..].iter().all(|line| line.starts_with("floats: ")), "{shown}");
+}
+
+#[test]
+fn what_cannot_be_quantised_is_refused() {
+    let scratch = Model::scratch();
+    let out = scratch.path().join("blocks");
+    quantize(&model().dir, &out, &["--to", "q5_9"]).fails(USER, &["q5_9", "expected one of q8_0, q4_0, q4_k, q6_k"]);
+    let texts = ["no matrix of the model goes into blocks of q4_k", "`embedding.weight`: its rows of 16 numbers"];
+    quantize(&model().dir, &out, &["--to", "q4_k"]).fails(USER, &texts);
+    assert!(!out.exists());
+    quantize(&model().dir, scratch.path(), &["--to", "q8_0"]).succeeds();
+    quantize(&model().dir, scratch.path(), &["--to", "q8_0"]).fails(USER, &["is no empty folder", "--out"]);
+}

@@ -1,0 +1,178 @@
+//! A language model whose matrices are in blocks of 8 or 4 bits: which of them are, and the run folder of such a model.
+//!
+//! Only matrices of linear layers, embeddings and heads are put into blocks. Norms, biases, tables of positions and routers are small, and
+//! stay floats.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use firelight_core::{BlockFormat, ConfigError, WeightEntry, quantize, weights_of, with_blocks};
+use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, save_weights, shortened};
+
+use crate::model::{LanguageModel, LanguageModelConfig};
+use crate::text_generator::TextGenerator;
+
+/// Bytes of a float.
+const FLOAT: usize = 4;
+
+/// Which matrices of a language model go into which blocks.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::{BlockFormat, weights_of};
+/// use firelight_language::{BlockMix, LanguageModelConfig};
+///
+/// let model = LanguageModelConfig::new(65, 64, 4, 2).init(&Device::flex());
+/// let mix = BlockMix::new(BlockFormat::Q8_0);
+/// let told = mix.report(&model);
+/// assert!(told.bytes_after * 3 < told.bytes_before);
+/// assert!(weights_of(&mix.apply(model)).iter().all(|weight| weight.format == Some(BlockFormat::Q8_0)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockMix {
+    /// The blocks of the layers.
+    layers: BlockFormat,
+    /// Those of the embedding and the head.
+    ends: BlockFormat,
+}
+
+/// A matrix that stays floats, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptFloat {
+    /// Its path, as in the weights file.
+    pub path: String,
+    /// Why, as a clause.
+    pub reason: String,
+}
+
+/// What becomes of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Quantized {
+    /// The blocks of each matrix that goes into some, by its path.
+    pub formats: BTreeMap<String, BlockFormat>,
+    /// The other matrices.
+    pub kept: Vec<KeptFloat>,
+    /// Bytes of all parameters as floats in single precision.
+    pub bytes_before: usize,
+    /// Bytes of all parameters with these blocks.
+    pub bytes_after: usize,
+}
+
+impl BlockMix {
+    /// All matrices in blocks of one format. With `q4_k` the embedding and the head, tied or not, are in `q6_k`, as llama.cpp's mixes of
+    /// `q4_k` have it for the head (<https://github.com/ggml-org/llama.cpp>, `src/llama-quant.cpp`): no later layer makes up for an error
+    /// of a logit. Differs in that an untied embedding is in `q6_k` as well, and that all layers are in `q4_k`.
+    pub fn new(format: BlockFormat) -> Self {
+        let ends = if format == BlockFormat::Q4K { BlockFormat::Q6K } else { format };
+        Self { layers: format, ends }
+    }
+
+    /// Sets the blocks of the embedding and the head.
+    pub fn with_ends(self, ends: BlockFormat) -> Self {
+        Self { ends, ..self }
+    }
+
+    /// The model with its matrices in blocks, taken from the device one after the other. Those that are in blocks already stay.
+    pub fn apply(&self, model: LanguageModel) -> LanguageModel {
+        quantize(model, |weight| self.of(weight).ok())
+    }
+
+    /// What [`apply`](Self::apply) makes of a model. Nothing is computed for it.
+    pub fn report(&self, model: &LanguageModel) -> Quantized {
+        let bytes = model.report().total() * FLOAT;
+        let nothing = Quantized { formats: BTreeMap::new(), kept: Vec::new(), bytes_before: bytes, bytes_after: bytes };
+        weights_of(model).into_iter().fold(nothing, |told, weight| told.with(self.of(&weight), weight))
+    }
+
+    /// The blocks of a matrix, which are those that it has already, or why it has none.
+    fn of(&self, weight: &WeightEntry) -> Result<BlockFormat, String> {
+        if let Some(found) = weight.format {
+            return Ok(found);
+        }
+        let is_end = ["embedding.", "head."].iter().any(|part| weight.path.starts_with(part));
+        let format = if is_end { self.ends } else { self.layers };
+        if weight.path.ends_with(".router.weight") {
+            return Err("small differences of a router choose other experts".into());
+        }
+        match weight.fits(format) {
+            true => Ok(format),
+            false => Err(format!(
+                "its rows of {} numbers are not of whole blocks of {}, which hold {}",
+                weight.width,
+                format.name(),
+                format.numbers()
+            )),
+        }
+    }
+}
+
+impl Quantized {
+    fn with(mut self, blocks: Result<BlockFormat, String>, weight: WeightEntry) -> Self {
+        match blocks {
+            Ok(format) => {
+                let floats = weight.rows * weight.width * FLOAT;
+                let quantized = WeightEntry { format: Some(format), ..weight };
+                self.bytes_after = self.bytes_after - floats + quantized.bytes();
+                self.formats.insert(quantized.path, format);
+            }
+            Err(reason) => self.kept.push(KeptFloat { path: weight.path, reason }),
+        }
+        self
+    }
+}
+
+impl TextGenerator {
+    /// Writes the run folder of a model in blocks, which was made from that of `run`: its configuration, tokenizer, recipe and data, the
+    /// weights, and `quantization.json`.
+    ///
+    /// # Errors
+    /// If the model has no blocks, `out` is not empty, or a file cannot be read or written.
+    pub fn save_quantized(&self, run: &ModelFolder, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
+        let config: LanguageModelConfig = run.read_config(crate::TASK)?;
+        let formats = formats_of(self.model());
+        if formats.is_empty() {
+            let problem = "no matrix of the model is in blocks: there is nothing to write";
+            return Err(InputError::new(problem)
+                .advise("quantise it to q8_0 or q4_0, whose blocks hold 32 numbers")
+                .into());
+        }
+        let folder = ModelFolder::create(out, Existing::Refuse)?;
+        run.hand_on(&folder)?;
+        save_weights(self.model(), folder.weights_path(&Checkpoint::Last))?;
+        folder.write_quantization(&formats)?;
+        folder.write_config(crate::TASK, &config)?; // goes last and makes it a model
+        Ok(folder)
+    }
+}
+
+/// The names of the formats by the paths of the matrices in blocks.
+fn formats_of(model: &LanguageModel) -> BTreeMap<String, String> {
+    let in_blocks = |weight: WeightEntry| weight.format.map(|format| (weight.path, format.name().to_string()));
+    weights_of(model).into_iter().filter_map(in_blocks).collect()
+}
+
+/// A model that is to be loaded from a folder, with blocks where its file has some.
+///
+/// # Errors
+/// If `quantization.json` cannot be read, or does not fit the model.
+pub(crate) fn prepared(model: LanguageModel, folder: &ModelFolder) -> Result<LanguageModel, TaskError> {
+    let Some(names) = folder.read_quantization()? else { return Ok(model) };
+    let path = folder.quantization();
+    let formats = names.into_iter().map(|(parameter, name)| match BlockFormat::from_name(&name) {
+        Some(format) => Ok((parameter, format)),
+        None => Err(unknown(&path, &parameter, &name)),
+    });
+    let formats = formats.collect::<Result<BTreeMap<_, _>, _>>()?;
+    let unfit = |error: ConfigError| InputError::in_file(&path, format!("does not fit the model: {error}"));
+    with_blocks(model, &formats).map_err(|error| unfit(error).into())
+}
+
+fn unknown(path: &Path, parameter: &str, name: &str) -> InputError {
+    let known = BlockFormat::ALL.map(BlockFormat::name).join(", ");
+    let (parameter, name) = (shortened(parameter), shortened(name));
+    InputError::in_file(path, format!("names the unknown format `{name}` for `{parameter}`: expected one of {known}"))
+}
+
+#[cfg(test)]
+mod tests;
