@@ -112,6 +112,8 @@ pub use stream::TextStream;
 pub use text::{TextPieces, line_not_utf8, read_text, text_of};
 pub use token_builder::{TokenBuilder, texts_of};
 pub use token_file::{TokenFile, TokenWriter};
-pub use tokenizer::{Cut, Frame, SpecialRole, TextWindow, Tokenizer, TokenizerConfig, TokenizerKind, WindowOptions};
+pub use tokenizer::{
+    Cut, Frame, PieceKind, PieceList, SpecialRole, TextWindow, Tokenizer, TokenizerConfig, TokenizerKind, WindowOptions,
+};
 pub use tokens::Tokens;
 pub use toys::{Toy, ToySplits};

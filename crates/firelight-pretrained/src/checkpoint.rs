@@ -5,11 +5,14 @@ use std::path::Path;
 use burn::tensor::{Device, FloatDType};
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
 use firelight_generation::GenerationDefaults;
-use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, write_atomic, write_json};
+use firelight_storage::{
+    Checkpoint, Existing, InputError, ModelFolder, TaskError, shortened, write_atomic, write_json,
+};
 
 use crate::export::Export;
 use crate::family::{Description, describe};
 use crate::generation;
+use crate::gguf::{Format, chat_template_of};
 use crate::recipe::recipe;
 use crate::sentence::with_modules;
 use crate::{AutoModel, HubFolder, Plan, Structure, Weights};
@@ -34,7 +37,7 @@ pub struct PublishedModel {
 }
 
 impl PublishedModel {
-    /// Opens a folder and finds every parameter of its model; no weight is read yet.
+    /// Opens a folder, or a GGUF file, and finds every parameter of its model; no weight is read yet.
     ///
     /// # Errors
     /// If the family is not known, `config.json` says something that is not known, a file is missing or damaged, or the tensors are not
@@ -92,6 +95,9 @@ impl PublishedModel {
     /// # Errors
     /// If it cannot be read, or knows more tokens than the model.
     pub fn tokenizer(&self) -> Result<Option<Tokenizer>, TaskError> {
+        if let Some(gguf) = self.folder.gguf() {
+            return gguf.tokenizer();
+        }
         Ok(Tokenizer::of_folder(self.folder.path())?)
     }
 
@@ -108,6 +114,9 @@ impl PublishedModel {
     /// # Errors
     /// If a file cannot be read, or the template is no Jinja.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>, TaskError> {
+        if let Some(gguf) = self.folder.gguf() {
+            return chat_template_of(gguf.metadata());
+        }
         Ok(ChatTemplate::of_folder(self.folder.path())?)
     }
 
@@ -162,6 +171,30 @@ pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Pat
     let run = ModelFolder::open(run)?;
     let weights = run.weights(checkpoint)?;
     Export { run: &run, weights: &weights, to: to.as_ref() }.write()
+}
+
+/// Writes the model of a run folder into one GGUF file, with its tokenizer and chat template. Matrices get the type `dtype`: f32, f16, bf16,
+/// q8_0, q4_0, q4_k or q6_k; all else stays f32. Returns what is worth telling: matrices whose rows no whole number of blocks holds, which
+/// are f16, a tokenizer that llama.cpp has none of, and what llama.cpp reads in another way than the file says it.
+///
+/// # Errors
+/// If the type is unknown, the model has adapters, GGUF has no architecture for it or cannot say a detail of it, there is a file already,
+/// or a file cannot be read or written.
+pub fn export_gguf(
+    run: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    to: impl AsRef<Path>,
+    dtype: &str,
+) -> Result<Vec<String>, TaskError> {
+    let format = Format::all().into_iter().find(|format| format.name().eq_ignore_ascii_case(dtype));
+    let format = format.ok_or_else(|| {
+        let known: Vec<&str> = Format::all().into_iter().map(Format::name).collect();
+        let problem = format!("there is no type `{}` of weights in GGUF files", shortened(dtype));
+        InputError::new(problem).advise(format!("known are {}", known.join(", ")))
+    })?;
+    let run = ModelFolder::open(run)?;
+    let weights = run.weights(checkpoint)?;
+    Export { run: &run, weights: &weights, to: to.as_ref() }.write_gguf(format)
 }
 
 /// A model is built before its tensors are compared: a number of layers or experts that no file could hold is not.

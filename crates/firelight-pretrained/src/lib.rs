@@ -1,4 +1,5 @@
-//! Published checkpoints: folders as Hugging Face writes them, read without a copy, run, converted to run folders and written back.
+//! Published checkpoints: folders as Hugging Face writes them, and GGUF files, read without a copy, run, converted to run folders and
+//! written back.
 //!
 //! A family is one file in `families`, and that file is a table: from `config.json` to the structure of a model of this workspace, and
 //! from the names of tensors to those of its parameters. Everything else stands once: the [`Plan`], which is checked both ways before a
@@ -17,6 +18,7 @@ mod family;
 mod folder;
 mod forward;
 mod generation;
+mod gguf;
 #[cfg(feature = "hub")]
 mod hub;
 mod keys;
@@ -28,7 +30,7 @@ mod structure;
 mod torch;
 mod verify;
 
-pub use checkpoint::{PublishedModel, export};
+pub use checkpoint::{PublishedModel, export, export_gguf};
 pub use family::{Describe, Description, describe, family_names};
 pub use folder::{HubFolder, TensorInfo, Weights};
 pub use forward::{Array, Arrays, ForwardOptions, Numbers};

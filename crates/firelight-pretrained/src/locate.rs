@@ -11,6 +11,7 @@ use std::time::SystemTime;
 
 use firelight_storage::{InputError, ModelFolder, StorageError, TaskError};
 
+use crate::gguf::is_named;
 use crate::{HubFolder, PublishedModel};
 
 /// The name of a model on the hub, with the revision that is meant: `gpt2`, `openai-community/gpt2`, `gpt2@main`, `gpt2@607a30d`.
@@ -56,6 +57,10 @@ pub fn locate(model: impl AsRef<Path>, tell: impl FnMut(&str)) -> Result<PathBuf
     let model = model.as_ref();
     if model.exists() {
         return Ok(model.into());
+    }
+    if is_named(model) {
+        let problem = format!("there is no file `{}`", model.display());
+        return Err(InputError::new(problem).advise("give the path of a GGUF file"));
     }
     let problem = format!("there is no folder `{}`", model.display());
     // In a folder that is here a misspelt run is looked for, not a model of somebody called `runs`.
@@ -125,15 +130,20 @@ fn convert(folder: &Path, run: &Path) -> Result<(), TaskError> {
 /// Rises when a folder is converted into another run folder than before.
 const CONVERSION: u32 = 1;
 
-/// The folder's name, and a number that changes when a file does.
+/// The folder's name, and a number that changes when a file does. A GGUF file is all that there is of its model.
 fn key(folder: &Path) -> Result<String, StorageError> {
     let whole = folder.canonicalize().map_err(StorageError::io("read", folder))?;
     let mut files: Vec<(OsString, u64, Option<SystemTime>)> = Vec::new();
-    for entry in fs::read_dir(&whole).map_err(StorageError::io("read", folder))? {
-        let entry = entry.map_err(StorageError::io("read", folder))?;
-        // Of the file that a link leads to: the snapshots of the hub are links.
-        if let Ok(found) = fs::metadata(entry.path()) {
-            files.push((entry.file_name(), found.len(), found.modified().ok()));
+    if whole.is_file() {
+        let found = fs::metadata(&whole).map_err(StorageError::io("read", folder))?;
+        files.push((OsString::new(), found.len(), found.modified().ok()));
+    } else {
+        for entry in fs::read_dir(&whole).map_err(StorageError::io("read", folder))? {
+            let entry = entry.map_err(StorageError::io("read", folder))?;
+            // Of the file that a link leads to: the snapshots of the hub are links.
+            if let Ok(found) = fs::metadata(entry.path()) {
+                files.push((entry.file_name(), found.len(), found.modified().ok()));
+            }
         }
     }
     files.sort();

@@ -1,26 +1,33 @@
-//! `firelight export`: a run folder in, a folder that `transformers` loads out.
+//! `firelight export`: a run folder in, a folder that `transformers` loads or a GGUF file out.
 
 use std::path::PathBuf;
 
-use anyhow::Result;
-use firelight::pretrained::export;
+use anyhow::{Result, ensure};
+use firelight::pretrained::{HubFolder, export, export_gguf};
+use firelight::storage::Checkpoint;
 
+use super::trained_model::converted;
+use crate::failure::Mistake;
 use crate::output;
 
 const EXAMPLES: &str = "\
-Example:
+Examples:
   firelight export runs/stories-1 --to stories
+  firelight export runs/stories-1 --to stories.gguf --dtype q8_0
   python -c \"import transformers; print(transformers.AutoModelForCausalLM.from_pretrained('stories'))\"";
 
-/// Write the model of a run, or its adapters alone, as Hugging Face and PEFT have them, with the tokenizer
+/// Write the model of a run, or its adapters alone, as Hugging Face and PEFT have them, with the tokenizer, or as one GGUF file
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Export {
-    /// Run folder of the model
+    /// Run folder of the model, or a published model
     run_dir: PathBuf,
-    /// Folder to write; it must be new or empty
-    #[arg(long, value_name = "DIR")]
+    /// Folder to write, which must be new or empty, or a new file with the ending .gguf
+    #[arg(long, value_name = "PATH")]
     to: PathBuf,
+    /// Type of the matrices in a GGUF file: f32, f16, bf16, q8_0, q4_0, q4_k or q6_k [default: f32]
+    #[arg(long, value_name = "TYPE")]
+    dtype: Option<String>,
     /// Weights to use: last (the newest), best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]
     checkpoint: String,
@@ -28,7 +35,16 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self) -> Result<()> {
-        export(&self.run_dir, &self.checkpoint.parse()?, &self.to)?;
+        let run = if HubFolder::is_one(&self.run_dir) { converted(&self.run_dir)? } else { self.run_dir.clone() };
+        let checkpoint: Checkpoint = self.checkpoint.parse()?;
+        if self.to.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
+            let told = export_gguf(&run, &checkpoint, &self.to, self.dtype.as_deref().unwrap_or("f32"))?;
+            told.iter().for_each(|told| output::note(format_args!("{told}")));
+        } else {
+            let refused = || Mistake("--dtype is for GGUF files: end --to in .gguf".into());
+            ensure!(self.dtype.is_none(), refused());
+            export(&run, &checkpoint, &self.to)?;
+        }
         output::note(format_args!("written: {}", self.to.display()));
         Ok(())
     }

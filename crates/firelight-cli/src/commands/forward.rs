@@ -40,7 +40,7 @@ pub(crate) struct Forward {
 /// A run folder or a folder of a published model, and where it computes.
 #[derive(clap::Args)]
 pub(super) struct AnyModel {
-    /// Run folder, or folder of a published model
+    /// Run folder, folder of a published model, or GGUF file
     model: PathBuf,
     /// Weights of a run to use: last (the newest), best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]

@@ -19,7 +19,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Import {
-    /// Folder of the published model, or its name on the hub of Hugging Face
+    /// Folder of the published model, its name on the hub of Hugging Face, or a GGUF file
     model: PathBuf,
     /// Run folder to write; it must be new or empty
     #[arg(long, value_name = "DIR")]

@@ -16,7 +16,7 @@ use crate::output;
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
-    /// Run folder of the model, folder of a published model, or its name on the hub of Hugging Face
+    /// Run folder of the model, folder of a published model, its name on the hub of Hugging Face, or a GGUF file
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     #[arg(skip)]

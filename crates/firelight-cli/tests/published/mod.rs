@@ -59,6 +59,18 @@ fn a_trained_model_goes_out_and_comes_back_and_writes_the_same() {
 }
 
 #[test]
+fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
+    let home = Model::scratch();
+    let path = |name: &str| text(&home.path().join(name));
+    let (run, file, cache) = (text(&model().dir), path("tiny.gguf"), home.path().join("cache"));
+    firelight(["export", &run, "--to", &file]).succeeds();
+    assert_eq!(generate(&file, &cache).stdout, generate(&run, &cache).stdout);
+    firelight(["export", &run, "--to", &file]).fails(USER, &["tiny.gguf` is there already; choose another file"]);
+    let folder = path("folder");
+    firelight(["export", &run, "--to", &folder, "--dtype", "f16"]).fails(USER, &["--dtype is for GGUF files"]);
+}
+
+#[test]
 fn an_import_shows_every_tensor() {
     let home = Model::scratch();
     let out = text(&home.path().join("exported"));

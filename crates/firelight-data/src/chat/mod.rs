@@ -125,6 +125,16 @@ impl ChatTemplate {
         Ok(write_atomic(folder.join(CONFIG), format!("{:#}\n", json!(self.tokens)))?)
     }
 
+    /// The template, as it was given.
+    pub fn text(&self) -> &str {
+        &self.template
+    }
+
+    /// The template for conversations with tools, where there is one.
+    pub fn tool_use(&self) -> Option<&str> {
+        self.tool_use.as_deref()
+    }
+
     /// The tokens that it calls by a name, such as `bos_token`.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, &str)> {
         self.tokens.iter().map(|(name, token)| (name.as_str(), token.as_str()))

@@ -39,6 +39,7 @@ pub use config::TokenizerConfig;
 pub use frame::Frame;
 pub use kind::TokenizerKind;
 pub use roles::SpecialRole;
+pub use sentence_piece::{PieceKind, PieceList};
 pub use windows::{Cut, TextWindow, WindowOptions};
 
 use crate::{DataError, TextStream};
@@ -107,6 +108,37 @@ impl Tokenizer {
         let named = roles::beside(path)?;
         roles::mark_special(&mut inner, &named);
         Ok(Self { file: Some(path.into()), ..Self::of(inner, Some(&named)).map_err(foreign)? })
+    }
+
+    /// A tokenizer out of what a `tokenizer.json` would hold; `place` is the file that it was made from, for messages.
+    ///
+    /// ```
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    ///
+    /// let bytes = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    /// let same = Tokenizer::of_json(&bytes.to_json().unwrap(), "model.gguf").unwrap();
+    /// assert_eq!(same.encode("abc").unwrap(), [97, 98, 99]);
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if it is no tokenizer.
+    pub fn of_json(file: &serde_json::Value, place: impl AsRef<Path>) -> Result<Self, DataError> {
+        let place = place.as_ref();
+        let unfit = |reason: String| {
+            let problem = format!("makes no tokenizer: {}", shortened_reason(&reason));
+            InputError::in_file(place, problem).advise("download the model again")
+        };
+        let inner = file::parse(file.to_string().as_bytes()).map_err(unfit)?;
+        Ok(Self { file: Some(place.into()), ..Self::of(inner, None).map_err(unfit)? })
+    }
+
+    /// What [`save`](Self::save) writes into a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Fails if a part of the tokenizer has no JSON.
+    pub fn to_json(&self) -> Result<serde_json::Value, DataError> {
+        let text = self.file().to_string(false).map_err(failure)?;
+        serde_json::from_str(&text).map_err(|error| failure(error.into()))
     }
 
     /// Makes sure that a model of `size` tokens, which `config` describes, knows all of its tokens.

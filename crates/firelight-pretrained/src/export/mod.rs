@@ -3,6 +3,7 @@
 
 mod decoder;
 mod encoder;
+mod gguf;
 mod image;
 mod image_text;
 mod names;

@@ -96,11 +96,11 @@ impl Export<'_> {
 }
 
 /// Whether a parameter lies in the model's own file.
-fn is_own(path: &str) -> bool {
+pub(super) fn is_own(path: &str) -> bool {
     !is_behind(path)
 }
 
-fn shapes(parameters: &Parameters, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<usize>> {
+pub(super) fn shapes(parameters: &Parameters, is_wanted: impl Fn(&str) -> bool) -> BTreeMap<String, Vec<usize>> {
     parameters.shapes().into_iter().filter(|(path, _)| is_wanted(path)).collect()
 }
 
@@ -113,10 +113,15 @@ struct Filled<'a> {
 
 /// The numbers of a tensor of theirs.
 pub(super) fn numbers(tensor: &Written, parameters: &Parameters) -> Result<Vec<f32>, StorageError> {
+    numbers_less(tensor, parameters, 0.0)
+}
+
+/// The same with each number less by `less`: what is taken away here and added there is never rounded.
+pub(super) fn numbers_less(tensor: &Written, parameters: &Parameters, less: f32) -> Result<Vec<f32>, StorageError> {
     let mut numbers = vec![0.0; tensor.shape.iter().product()];
     for Part { path, view, plus } in &tensor.parts {
-        let ours: Vec<f32> = parameters.read(path)?.iter().collect();
-        view.write(&ours, &mut numbers, |number| number - plus);
+        let (ours, less): (Vec<f32>, f32) = (parameters.read(path)?.iter().collect(), plus + less);
+        view.write(&ours, &mut numbers, |number| number - less);
     }
     Ok(numbers)
 }

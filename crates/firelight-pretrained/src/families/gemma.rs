@@ -19,15 +19,14 @@ pub(crate) fn describe_1(keys: &Keys<'_>) -> Result<Description, InputError> {
 }
 
 pub(crate) fn describe_2(keys: &Keys<'_>) -> Result<Description, InputError> {
-    let kinds = kinds(keys, |layer| layer.is_multiple_of(2))?;
+    let kinds = kinds(keys, slides(keys, 2)?)?;
     let stack = sandwich(keys)?.with_patterns(patterns(keys, &kinds)?);
     description(keys, stack, sandwich_rows())
 }
 
 pub(crate) fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("use_bidirectional_attention", &json!(false))?;
-    let interval: usize = keys.first(&["sliding_window_pattern", "_sliding_window_pattern"])?.unwrap_or(6);
-    let kinds = kinds(keys, |layer| interval == 0 || !(layer + 1).is_multiple_of(interval))?;
+    let kinds = kinds(keys, slides(keys, 6)?)?;
     let norm = NormConfig::Rms { epsilon: keys.or("rms_norm_eps", 1e-6)? };
     let [far, near] = rotations(keys)?;
     let stack = sandwich(keys)?.with_query_key_norm(Some(norm)).with_position(far);
@@ -38,6 +37,12 @@ pub(crate) fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
     };
     let layers = kinds.iter().map(layer).collect::<Result<_, InputError>>()?;
     description(keys, stack.with_layers(layers), sandwich_rows())
+}
+
+/// Whether a layer looks at a window: all do but the last of every `usual`, or as many as the folder says; of every 0 all do.
+fn slides(keys: &Keys<'_>, usual: usize) -> Result<impl Fn(usize) -> bool, InputError> {
+    let interval = keys.first(&["sliding_window_pattern", "_sliding_window_pattern"])?.unwrap_or(usual);
+    Ok(move |layer: usize| interval == 0 || !(layer + 1).is_multiple_of(interval))
 }
 
 fn description(keys: &Keys<'_>, stack: TransformerConfig, rows: Vec<Row>) -> Result<Description, InputError> {

@@ -15,7 +15,7 @@ pub(super) fn rotary(keys: &Keys<'_>, layer_type: Option<&str>, d_head: usize) -
     let share = section.get::<f64>("partial_rotary_factor")?;
     let share = share.or(keys.first(&["partial_rotary_factor", "rotary_pct"])?).unwrap_or(1.0);
     let rotary = RotaryConfig::default().with_theta(theta);
-    let rotary = if share < 1.0 { rotary.with_width((d_head as f64 * share) as usize) } else { rotary };
+    let rotary = if share < 1.0 { rotary.with_width((d_head as f64 * share).round() as usize) } else { rotary };
     Ok(rotary.with_scaling(scaling(keys, &section)?))
 }
 

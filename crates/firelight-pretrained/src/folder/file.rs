@@ -11,6 +11,7 @@ use pytorch_reader::{DType, PytorchReader, Tensor};
 use safetensors::{Dtype, SafeTensors};
 
 use super::weights::TensorInfo;
+use crate::gguf::{self, Entry, Gguf};
 
 /// The tensors of a file, by name.
 type Infos = Vec<(String, TensorInfo)>;
@@ -24,8 +25,8 @@ pub(super) struct WeightFile {
 
 /// What holds its numbers.
 enum Content {
-    /// A safetensors file that is mapped: its pages are read when they are needed, and are not the program's memory.
-    Mapped(Mmap),
+    /// A safetensors or GGUF file that is mapped: its pages are read when they are needed, and are not the program's memory.
+    Mapped(Arc<Mmap>),
     /// A file of `torch.save`, of which a tensor is read when it is asked for. No code in it runs: what its pickle names is not called.
     Pickled(HashMap<String, Tensor>),
 }
@@ -40,8 +41,13 @@ impl std::fmt::Debug for Content {
 }
 
 impl WeightFile {
-    /// Opens a file, safetensors by its name or one of PyTorch, and lists its tensors by name.
+    /// Opens a file, safetensors or GGUF by its name or one of PyTorch, and lists its tensors by name.
     pub(super) fn open(path: &Path) -> Result<(Arc<Self>, Infos), StorageError> {
+        if gguf::is_named(path) {
+            let gguf = Gguf::open(path)?;
+            let found = gguf.tensors().iter().map(|entry| (entry.name.clone(), info(entry))).collect();
+            return Ok((Self::of_gguf(path, &gguf), found));
+        }
         match path.extension().is_some_and(|extension| extension == "safetensors") {
             true => Self::mapped(path),
             false => Self::pickled(path),
@@ -49,12 +55,14 @@ impl WeightFile {
     }
 
     fn mapped(path: &Path) -> Result<(Arc<Self>, Infos), StorageError> {
-        let file = open_file(path)?;
-        // SAFETY: the file is only read. As with every mapped file, a program that cuts it short meanwhile ends this one; what is written
-        // into it meanwhile changes numbers and nothing else, for the header is copied here.
-        let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
+        let map = map_file(path)?;
         let found = infos(&map).map_err(|reason| not_weights(path, map.len(), &reason))?;
         Ok((Arc::new(Self { path: path.into(), content: Content::Mapped(map) }), found))
+    }
+
+    /// A GGUF file whose header has been read.
+    pub(super) fn of_gguf(path: &Path, gguf: &Gguf) -> Arc<Self> {
+        Arc::new(Self { path: path.into(), content: Content::Mapped(gguf.map().clone()) })
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -67,7 +75,7 @@ impl WeightFile {
         let tensors = reader.into_tensors();
         let info = |(name, tensor): (&String, &Tensor)| {
             let (dtype, shape) = (dtype(tensor.dtype()), tensor.shape().to_vec());
-            (name.clone(), TensorInfo { dtype, shape, start: 0, size: tensor.byte_len() })
+            (name.clone(), TensorInfo { dtype, shape, blocks: None, start: 0, size: tensor.byte_len() })
         };
         let found = tensors.iter().map(info).collect();
         Ok((Arc::new(Self { path: path.into(), content: Content::Pickled(tensors) }), found))
@@ -85,6 +93,21 @@ impl WeightFile {
     }
 }
 
+/// Maps a file, whose pages are read when they are needed.
+pub(crate) fn map_file(path: &Path) -> Result<Arc<Mmap>, StorageError> {
+    let file = open_file(path)?;
+    // SAFETY: the file is only read. As with every mapped file, a program that cuts it short meanwhile ends this one; what is written
+    // into it meanwhile changes numbers and nothing else, for headers are copied.
+    let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
+    Ok(Arc::new(map))
+}
+
+/// What the table of a GGUF file says of a tensor.
+pub(super) fn info(entry: &Entry) -> TensorInfo {
+    let (dtype, blocks) = (entry.format.dtype(), entry.format.blocks());
+    TensorInfo { dtype, shape: entry.shape.clone(), blocks, start: entry.place.start, size: entry.place.len() }
+}
+
 fn infos(map: &[u8]) -> Result<Infos, String> {
     // It refuses headers of over 100 MB, offsets that overlap or leave a gap, and sizes that are not those of the shapes.
     let (header, metadata) = SafeTensors::read_metadata(map).map_err(|error| error.to_string())?;
@@ -95,9 +118,8 @@ fn infos(map: &[u8]) -> Result<Infos, String> {
     }
     let info = |(name, found): (String, &safetensors::tensor::TensorInfo)| {
         let (start, stop) = found.data_offsets;
-        let info =
-            TensorInfo { dtype: found.dtype, shape: found.shape.clone(), start: begin + start, size: stop - start };
-        (name, info)
+        let (dtype, shape) = (found.dtype, found.shape.clone());
+        (name, TensorInfo { dtype, shape, blocks: None, start: begin + start, size: stop - start })
     };
     Ok(metadata.tensors().into_iter().map(info).collect())
 }

@@ -6,25 +6,33 @@ use std::path::Path;
 use std::sync::Arc;
 
 use burn::tensor::{bf16, f16};
+use firelight_kernels::BlockFormat;
 use firelight_storage::{InputError, StorageError, listed, read_json, shortened};
+use rayon::prelude::*;
 use safetensors::Dtype;
 use serde::Deserialize;
 
 use super::JSON_LIMIT;
-use super::file::{WeightFile, name};
+use super::file::{WeightFile, info, name};
 use crate::View;
+use crate::gguf::{Gguf, is_factor};
 
 /// One file of weights, or several and their index, in the order in which they are looked for.
 const FILES: [[&str; 2]; 2] =
     [["model.safetensors", "model.safetensors.index.json"], ["pytorch_model.bin", "pytorch_model.bin.index.json"]];
 
+/// Blocks that one thread makes numbers of before it asks for more.
+const BLOCKS_AT_ONCE: usize = 64;
+
 /// What a header says of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// The type of its numbers.
+    /// The type of its numbers; of numbers in blocks, that as which they are read.
     pub dtype: Dtype,
     /// Its shape, as in PyTorch.
     pub shape: Vec<usize>,
+    /// The blocks that hold its numbers, along its last axis, where a GGUF file has them so.
+    pub blocks: Option<BlockFormat>,
     pub(super) start: usize,
     pub(super) size: usize,
 }
@@ -42,12 +50,40 @@ struct Held {
     file: Arc<WeightFile>,
     /// What the file calls it.
     name: String,
+    /// Where its numbers lie in the tensor of the file; none where they lie as the shape says.
+    view: Option<View>,
+    /// What is added to each number of the file.
+    plus: f32,
 }
 
 impl Held {
+    /// Its numbers in the order of its shape and in the type of its header.
     fn bytes(&self) -> Result<Cow<'_, [u8]>, StorageError> {
-        self.file.bytes(&self.name, &self.info)
+        let bytes = self.file.bytes(&self.name, &self.info)?;
+        let bytes = match self.info.blocks {
+            Some(format) => Cow::Owned(floats(format, &bytes)),
+            None => bytes,
+        };
+        Ok(match &self.view {
+            Some(view) if self.info.dtype.bitsize() == 16 => Cow::Owned(view.reordered::<2>(&bytes)),
+            Some(view) => Cow::Owned(view.reordered::<4>(&bytes)),
+            None => bytes,
+        })
     }
+}
+
+/// Blocks as the bytes of 32-bit floats.
+fn floats(format: BlockFormat, blocks: &[u8]) -> Vec<u8> {
+    let (numbers, size) = (format.numbers() * BLOCKS_AT_ONCE, format.bytes() * BLOCKS_AT_ONCE);
+    let mut bytes = vec![0; blocks.len() / format.bytes() * format.numbers() * size_of::<f32>()];
+    let pieces = bytes.par_chunks_mut(numbers * size_of::<f32>()).zip(blocks.par_chunks(size));
+    pieces.for_each(|(to, blocks)| {
+        let mut found = vec![0f32; blocks.len() / format.bytes() * format.numbers()];
+        format.dequantize(blocks, &mut found);
+        let (to, _) = to.as_chunks_mut::<4>();
+        to.iter_mut().zip(found).for_each(|(to, number)| *to = number.to_le_bytes());
+    });
+    bytes
 }
 
 #[derive(Deserialize)]
@@ -78,6 +114,35 @@ impl Weights {
         Ok(weights)
     }
 
+    /// The tensors of a GGUF file by the names of `transformers`, and as these have them; those that it does not know keep their names.
+    pub(super) fn of_gguf(path: &Path, gguf: &Gguf) -> Result<Self, StorageError> {
+        let (architecture, heads) = gguf.architecture()?;
+        let file = WeightFile::of_gguf(path, gguf);
+        let mut weights = Self::default();
+        for entry in gguf.tensors().iter().filter(|entry| !is_factor(&entry.name)) {
+            let mut held =
+                Held { info: info(entry), file: file.clone(), name: entry.name.clone(), view: None, plus: 0.0 };
+            let Some((name, change)) = architecture.hub_name(&entry.name) else {
+                weights.tensors.insert(entry.name.clone(), held);
+                continue;
+            };
+            if let Some(step) = change.step(heads) {
+                let view = step
+                    .apply(View::whole(&entry.shape), None)
+                    .ok_or_else(|| unfit_rows(path, &entry.name, &entry.shape))?;
+                held.info.shape = view.shape();
+                held.view = Some(view);
+            }
+            held.plus = change.plus();
+            if weights.tensors.insert(name, held).is_some() {
+                let problem =
+                    format!("has the tensor `{}`, which stands for the same as another one", shortened(&entry.name));
+                return Err(InputError::in_file(path, problem).advise("convert the model again").into());
+            }
+        }
+        Ok(weights)
+    }
+
     fn of_index(folder: &Path, path: &Path) -> Result<Self, StorageError> {
         let index: Index = read_json(path, JSON_LIMIT)?;
         let files: BTreeSet<&String> = index.weight_map.values().collect();
@@ -98,7 +163,7 @@ impl Weights {
     fn add(&mut self, path: &Path) -> Result<(), StorageError> {
         let (file, found) = WeightFile::open(path)?;
         for (name, info) in found {
-            let held = Held { info, file: file.clone(), name: name.clone() };
+            let held = Held { info, file: file.clone(), name: name.clone(), view: None, plus: 0.0 };
             if let Some(other) = self.tensors.insert(name.clone(), held) {
                 let problem =
                     format!("holds `{}`, which `{}` holds too", shortened(&name), other.file.path().display());
@@ -125,7 +190,28 @@ impl Weights {
         self.tensors.get(name).map(|held| &held.info)
     }
 
-    /// The bytes of a tensor, as they lie in the file.
+    /// What is added to each number of [`bytes`](Self::bytes).
+    pub(crate) fn addend(&self, name: &str) -> f32 {
+        self.tensors.get(name).map_or(0.0, |held| held.plus)
+    }
+
+    /// The blocks of a tensor whose numbers are in [blocks](TensorInfo::blocks), row by row of its shape; none where they are not, or where its
+    /// rows are not those of the file.
+    ///
+    /// # Errors
+    /// If the file cannot be read any more.
+    pub fn blocks(&self, name: &str) -> Result<Option<Cow<'_, [u8]>>, StorageError> {
+        let Some((held, format)) = self.tensors.get(name).and_then(|held| Some((held, held.info.blocks?))) else {
+            return Ok(None);
+        };
+        let bytes = held.file.bytes(&held.name, &held.info)?;
+        let Some(view) = &held.view else { return Ok(Some(bytes)) };
+        let width = held.info.shape.last().copied().unwrap_or(1);
+        let rows = format.row_bytes(width).and_then(|size| view.rows(width, size));
+        Ok(rows.map(|rows| Cow::Owned(rows.reordered::<1>(&bytes))))
+    }
+
+    /// The bytes of a tensor, in the order of its shape.
     pub(crate) fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>, StorageError> {
         self.tensors.get(name).map_or(Ok(Cow::Borrowed(&[])), Held::bytes)
     }
@@ -139,7 +225,7 @@ impl Weights {
             return Err(InputError::new(format!("there is no tensor `{}`", shortened(name))).into());
         };
         let mut numbers = vec![0.0; view.shape().iter().product()];
-        let (bytes, to) = (&*held.bytes()?, &mut numbers[..]);
+        let (bytes, to, plus) = (&*held.bytes()?, &mut numbers[..], plus + held.plus);
         match held.info.dtype {
             Dtype::F32 => view.read(bytes.as_chunks().0, to, |number| f32::from_le_bytes(number) + plus),
             Dtype::F64 => view.read(bytes.as_chunks().0, to, |number| f64::from_le_bytes(number) as f32 + plus),
@@ -157,6 +243,12 @@ impl Weights {
 /// Whether a tensor of this type can become a parameter.
 pub(crate) fn is_float(dtype: Dtype) -> bool {
     matches!(dtype, Dtype::F32 | Dtype::F64 | Dtype::F16 | Dtype::BF16)
+}
+
+fn unfit_rows(path: &Path, name: &str, shape: &[usize]) -> StorageError {
+    let problem =
+        format!("has the tensor `{}` of the shape {shape:?}, whose rows are not those of all heads", shortened(name));
+    InputError::in_file(path, problem).advise("look at the number of heads in its metadata").into()
 }
 
 fn tensor_error(file: &WeightFile, tensor: &str, problem: &str) -> StorageError {

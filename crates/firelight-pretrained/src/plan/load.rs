@@ -107,14 +107,9 @@ impl Copied<'_> {
     /// Of a type that is kept.
     fn is_kept(&self) -> Option<Dtype> {
         let dtype = self.weights.info(&self.source.tensor)?.dtype;
+        let plus = self.source.plus + self.weights.addend(&self.source.tensor);
         // What is added to half a number may not fit into half a number.
-        (self.source.plus == 0.0 && dtype != Dtype::F64).then_some(dtype)
-    }
-
-    fn reordered<const N: usize>(&self, bytes: &[u8]) -> Vec<u8> {
-        let mut found = vec![[0; N]; self.source.view.shape().iter().product()];
-        self.source.view.read(bytes.as_chunks().0, &mut found, |number: [u8; N]| number);
-        found.into_flattened()
+        (plus == 0.0 && dtype != Dtype::F64).then_some(dtype)
     }
 }
 
@@ -131,8 +126,8 @@ impl safetensors::View for Copied<'_> {
         let Source { tensor, view, plus, .. } = self.source;
         let bytes = self.weights.bytes(tensor).unwrap_or_default();
         Cow::Owned(match self.is_kept() {
-            Some(dtype) if dtype.bitsize() == 16 => self.reordered::<2>(&bytes),
-            Some(_) => self.reordered::<4>(&bytes),
+            Some(dtype) if dtype.bitsize() == 16 => view.reordered::<2>(&bytes),
+            Some(_) => view.reordered::<4>(&bytes),
             None => {
                 let numbers = self.weights.read(tensor, view, *plus).unwrap_or_default();
                 numbers.into_iter().flat_map(f32::to_le_bytes).collect()

@@ -14,6 +14,7 @@ use firelight_core::ParameterEntry;
 use firelight_storage::TaskError;
 
 pub use row::{Row, Step};
+pub(crate) use row::{filled, numbers};
 pub use view::View;
 pub(crate) use written::{Part, Written};
 
@@ -66,7 +67,10 @@ impl Plan {
         weights: &Weights,
     ) -> Result<Self, TaskError> {
         let (plan, misfit) = Self::find(table, parameters, weights);
-        misfit.check(folder.path(), "its config.json", "download both again, from one place")?;
+        match folder.gguf() {
+            Some(_) => misfit.check(folder.path(), "its metadata", "download it again")?,
+            None => misfit.check(folder.path(), "its config.json", "download both again, from one place")?,
+        }
         Ok(plan)
     }
 

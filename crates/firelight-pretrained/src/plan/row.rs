@@ -63,7 +63,7 @@ pub enum Step {
 
 impl Step {
     /// None where the tensor is not of such a shape.
-    fn apply(&self, view: View, item: Option<usize>) -> Option<View> {
+    pub(crate) fn apply(&self, view: View, item: Option<usize>) -> Option<View> {
         let shape = view.shape();
         match *self {
             Self::Part { axis, index, of } => {
@@ -101,7 +101,7 @@ impl Step {
 
 impl Step {
     /// The shape of a tensor from which this step makes one of `shape`, where there are so many experts.
-    fn undone(&self, mut shape: Vec<usize>, items: usize) -> Option<Vec<usize>> {
+    pub(crate) fn undone(&self, mut shape: Vec<usize>, items: usize) -> Option<Vec<usize>> {
         match *self {
             Self::Part { axis, of: times, .. } | Self::Every { axis, step: times, .. } => {
                 *shape.get_mut(axis)? *= times
@@ -259,7 +259,7 @@ impl Row {
 }
 
 /// The numbers that stand in a name where a pattern has `{}`; none where it does not fit.
-pub(super) fn numbers<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
+pub(crate) fn numbers<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> {
     let mut parts = pattern.split("{}");
     let mut rest = name.strip_prefix(parts.next()?)?;
     let mut found = Vec::new();
@@ -273,7 +273,7 @@ pub(super) fn numbers<'a>(pattern: &str, name: &'a str) -> Option<Vec<&'a str>> 
 }
 
 /// A pattern with numbers in the places of `{}`.
-fn filled(pattern: &str, numbers: &[&str]) -> String {
+pub(crate) fn filled(pattern: &str, numbers: &[&str]) -> String {
     let mut numbers = numbers.iter();
     let parts = pattern.split("{}").enumerate();
     parts

@@ -157,6 +157,23 @@ impl View {
         found
     }
 
+    /// The numbers in order, as bytes; each has `N`.
+    pub(crate) fn reordered<const N: usize>(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut found = vec![[0; N]; self.count()];
+        self.read(bytes.as_chunks().0, &mut found, |number: [u8; N]| number);
+        found.into_flattened()
+    }
+
+    /// The same order of rows of `size` bytes each, where rows of `width` numbers are kept whole.
+    pub(crate) fn rows(&self, width: usize, size: usize) -> Option<Self> {
+        let [rows, columns] = &self.axes[..] else { return None };
+        let is_whole = |axis: &Axis| axis.stride.is_multiple_of(width.max(1));
+        let is_kept = self.offset == 0 && columns[..] == [Axis { len: width, stride: 1 }] && rows.iter().all(is_whole);
+        let resized = |axis: &Axis| Axis { len: axis.len, stride: axis.stride / width.max(1) * size };
+        let rows = rows.iter().map(resized).collect();
+        is_kept.then(|| Self { axes: vec![rows, vec![Axis { len: size, stride: 1 }]], offset: 0 })
+    }
+
     /// Reads the numbers in order, each through `map`.
     ///
     /// # Panics

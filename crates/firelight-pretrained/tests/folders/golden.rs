@@ -33,7 +33,14 @@ fn agrees(family: &str, variants: usize) {
 
 /// The folder as it is after an import and an export.
 fn written_back(folder: &Path, home: &Path) -> PathBuf {
-    let [with_tokenizer, run, out] = ["published", "run", "exported"].map(|name| home.join(name));
+    let (run, out) = (imported(folder, home), home.join("exported"));
+    export(&run, &Checkpoint::Last, &out).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    out
+}
+
+/// The run folder of a folder, to which a tokenizer is added.
+pub(super) fn imported(folder: &Path, home: &Path) -> PathBuf {
+    let [with_tokenizer, run] = ["published", "run"].map(|name| home.join(name));
     fs::create_dir(&with_tokenizer).unwrap();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -42,12 +49,11 @@ fn written_back(folder: &Path, home: &Path) -> PathBuf {
     let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
     tokenizer.save(with_tokenizer.join("tokenizer.json")).unwrap();
     PublishedModel::open(&with_tokenizer).unwrap().import(&run).unwrap();
-    export(&run, &Checkpoint::Last, &out).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-    out
+    run
 }
 
 /// The model of a folder puts out what is expected of another.
-fn agrees_with(model: &Path, folder: &Path) {
+pub(super) fn agrees_with(model: &Path, folder: &Path) {
     let name = folder.file_name().unwrap().display();
     let device = Device::default();
     let [inputs, expected] =

@@ -3,6 +3,7 @@
 mod adapters;
 mod damaged;
 mod decoding;
+mod gguf;
 mod golden;
 mod pixels;
 mod torch;

@@ -22,7 +22,7 @@ pub(super) struct Entry {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Layout {
     /// Ids as in the file, and special tokens around a text by their spelling: T5, LLaMA, Gemma, Mistral.
-    Plain { front: Option<&'static str>, behind: Option<&'static str>, more: Vec<String> },
+    Plain { front: Option<String>, behind: Option<String>, more: Vec<String> },
     /// ALBERT's, which is plain with BERT's frame; texts lose case and accents where its configuration says so.
     Albert { lowercase: bool, keep_accents: bool },
     /// Four special tokens of fairseq in front, others behind: XLM-RoBERTa, mBART, CamemBERT.
@@ -61,7 +61,11 @@ impl Layout {
             class => class.to_lowercase(),
         };
         let adds = |key: &str, default: bool| keys[key].as_bool().unwrap_or(default);
-        let plain = |front, behind, more| Self::Plain { front, behind, more };
+        let plain = |front: Option<&str>, behind: Option<&str>, more| Self::Plain {
+            front: front.map(Into::into),
+            behind: behind.map(Into::into),
+            more,
+        };
         let mask = || vec!["<mask>".to_string()];
         match family.as_str() {
             "t5" | "mt5" => {
@@ -130,7 +134,7 @@ impl Layout {
     pub(super) fn frame(&self, entries: &[Entry]) -> Value {
         let (single, pair): (Vec<&str>, Vec<&str>) = match self {
             Self::Plain { front, behind, .. } => {
-                let around = |text| front.iter().copied().chain([text]).chain(behind.iter().copied());
+                let around = |text| front.as_deref().into_iter().chain([text]).chain(behind.as_deref());
                 (around("$A").collect(), around("$A").chain(around("$B")).collect())
             }
             Self::Albert { .. } => (vec!["[CLS]", "$A", "[SEP]"], vec!["[CLS]", "$A", "[SEP]", "$B", "[SEP]"]),

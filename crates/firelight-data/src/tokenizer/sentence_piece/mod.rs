@@ -5,6 +5,7 @@
 //! the library.
 
 mod layout;
+mod listed;
 mod merges;
 mod model;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use tokenizers::normalizers::Precompiled;
 use super::file::LIMIT;
 use crate::DataError;
 use layout::{Entry, Layout};
+pub use listed::{PieceKind, PieceList};
 use merges::merges;
 use model::{Algorithm, Kind, Model};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::{SpecialRole, Tokenizer};
+use crate::{PieceKind, PieceList, SpecialRole, Tokenizer};
 
 #[derive(Deserialize)]
 struct Expected {
@@ -119,4 +119,32 @@ fn what_is_no_model_is_told_with_its_file() {
         let found = error(bytes);
         assert!(found.is_user_error() && found.to_string().contains("spiece.model` makes no tokenizer"), "{found}");
     }
+}
+
+fn listed(pieces: &[(&str, PieceKind)]) -> PieceList {
+    let pieces = pieces.iter().enumerate().map(|(id, (text, kind))| (text.to_string(), -(id as f32), *kind));
+    PieceList { pieces: pieces.collect(), space_in_front: true, ..PieceList::default() }
+}
+
+#[test]
+fn a_piece_of_its_own_is_found_within_a_word() {
+    let normal = |text| (text, PieceKind::Normal);
+    let pieces =
+        [("<unk>", PieceKind::Unknown), normal("▁a"), normal("▁"), normal("a"), ("[X]", PieceKind::UserDefined)];
+    let tokenizer = Tokenizer::of_pieces(&listed(&pieces), "a.gguf").unwrap();
+    assert_eq!(tokenizer.encode("aa[X]a").unwrap(), [1, 3, 4, 1], "behind it a text begins anew");
+    assert_eq!(tokenizer.encode("a [X]").unwrap(), [1, 2, 4]);
+}
+
+#[test]
+fn a_piece_that_is_too_long_is_refused() {
+    let found = |length: usize| {
+        let long = "a".repeat(length);
+        Tokenizer::of_pieces(&listed(&[("<unk>", PieceKind::Unknown), (long.as_str(), PieceKind::Normal)]), "a.gguf")
+            .map(drop)
+    };
+    assert!(found(4096).is_ok());
+    let error = found(4097).unwrap_err();
+    let expected = "`a.gguf` makes no tokenizer: its piece 1 is 4097 bytes long: expected at most 4096";
+    assert!(error.is_user_error() && error.to_string().contains(expected), "{error}");
 }
