@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use burn::tensor::{Device, FloatDType};
+use firelight_core::WeightEntry;
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
 use firelight_generation::GenerationDefaults;
 use firelight_storage::{
@@ -120,11 +121,25 @@ impl PublishedModel {
         Ok(ChatTemplate::of_folder(self.folder.path())?)
     }
 
-    /// Writes an ordinary run folder, which every command reads.
+    /// Writes an ordinary run folder, which every command reads. Matrices of a language model that a GGUF file has in blocks stay so, and
+    /// such a folder is for inference alone: [`import_floats`](Self::import_floats) writes one to train.
     ///
     /// # Errors
     /// If the folder is not empty, a file cannot be written, a weight is NaN or infinite, or there is no tokenizer.
     pub fn import(&self, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
+        self.write(out.as_ref(), &self.structure.matrices())
+    }
+
+    /// As [`import`](Self::import), with all numbers as floats: those in blocks become 32-bit floats.
+    ///
+    /// # Errors
+    /// As [`import`](Self::import).
+    pub fn import_floats(&self, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
+        self.write(out.as_ref(), &[])
+    }
+
+    /// Writes a run folder; `matrices` may be in blocks.
+    fn write(&self, out: &Path, matrices: &[WeightEntry]) -> Result<ModelFolder, TaskError> {
         let (tokenizer, source) = (self.own_tokenizer()?, Tokenizer::of_source(self.folder.path())?);
         let (generation, chat) = (self.generation()?, self.chat_template()?);
         if tokenizer.is_none() && self.structure.reads_text() {
@@ -139,7 +154,11 @@ impl PublishedModel {
         if self.structure.writes_text() {
             write_json(folder.generation(), &generation)?;
         }
-        self.plan.save(&self.weights, &folder.weights_path(&Checkpoint::Last))?;
+        let weights = folder.weights_path(&Checkpoint::Last);
+        let formats = self.plan.save_in_blocks(&self.weights, &weights, matrices)?;
+        if !formats.is_empty() {
+            folder.write_quantization(&formats)?;
+        }
         write_atomic(folder.recipe(), recipe(&self.structure))?;
         // Last, for it makes the folder one of a model.
         self.structure.write(&folder)?;

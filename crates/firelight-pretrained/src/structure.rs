@@ -9,7 +9,9 @@ use firelight_classification::{
     SentenceEncoder, SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK,
     TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
-use firelight_core::{AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig};
+use firelight_core::{
+    AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig, WeightEntry, weights_of,
+};
 use firelight_data::{Normalization, Resizing};
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
@@ -220,6 +222,14 @@ impl Structure {
         let mut base = self.clone();
         base.remove_adapters();
         base
+    }
+
+    /// The matrices that its run folder can hold in blocks: those of a language model.
+    pub(crate) fn matrices(&self) -> Vec<WeightEntry> {
+        match self {
+            Self::Language(model) => weights_of(&model.init(&Device::flex())),
+            _ => Vec::new(),
+        }
     }
 
     /// Whether it has a tokenizer.

@@ -12,6 +12,7 @@ const EXAMPLES: &str = "\
 Examples:
   firelight import ~/models/gpt2 --out runs/gpt2
   firelight import ~/models/gpt2 --report | less
+  firelight import ~/models/qwen2-q8_0.gguf --floats --out runs/qwen2
   firelight import openai-community/gpt2@main --out runs/gpt2
   firelight generate runs/gpt2 --prompt \"The meaning of life is\"";
 
@@ -27,6 +28,9 @@ pub(crate) struct Import {
     /// Print every tensor, its place in the model and what is done to it
     #[arg(long)]
     report: bool,
+    /// Write numbers that a GGUF file has in blocks as 32-bit floats, which can be trained and converted
+    #[arg(long)]
+    floats: bool,
 }
 
 impl Import {
@@ -38,7 +42,7 @@ impl Import {
             output::print(&(model.report().join("\n") + "\n"))?;
         }
         if let Some(out) = self.out {
-            let run = model.import(out)?;
+            let run = if self.floats { model.import_floats(out)? } else { model.import(out)? };
             let (task, path) = (model.structure().task(), run.path().display());
             output::note(format_args!(
                 "a run folder of the task `{task}`: {path}; look at it: firelight inspect {path}"

@@ -73,8 +73,10 @@ impl Quantize {
 
     fn refuse_what_does_not_fit(&self, run: &ModelFolder) -> Result<()> {
         let path = run.quantization();
-        let again =
-            format!("`{}` says that the model is in blocks already: take the one it was made from", path.display());
+        let again = format!(
+            "`{}` says that the model is in blocks already: take the one it was made from, or import its GGUF file with --floats",
+            path.display()
+        );
         ensure!(!path.is_file(), Mistake(again));
         let is_free = match fs::read_dir(&self.out) {
             Ok(mut files) => files.next().is_none(),

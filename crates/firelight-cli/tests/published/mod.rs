@@ -71,6 +71,24 @@ fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
 }
 
 #[test]
+fn a_file_in_blocks_writes_from_them_and_is_trained_as_floats() {
+    let home = Model::scratch();
+    let path = |name: &str| text(&home.path().join(name));
+    let (file, blocks, floats) = (path("small.gguf"), path("blocks"), path("floats"));
+    // Rows of 16 numbers are of no whole blocks; those of the second matrix of the feed-forward network are of 32.
+    firelight(["export", &text(&model().dir), "--to", &file, "--dtype", "q8_0"]).succeeds();
+    firelight(["import", &file, "--out", &blocks]).succeeds();
+    let formats = fs::read_to_string(home.path().join("blocks/quantization.json")).unwrap();
+    assert_eq!(formats.trim(), r#"{"transformer.blocks.0.feed_forward.down.weight":"q8_0"}"#);
+    let cache = home.path().join("cache");
+    assert_eq!(generate(&blocks, &cache).stdout, generate(&file, &cache).stdout);
+    firelight(["export", &blocks, "--to", &path("again")]).fails(USER, &["in blocks of few bits", "--floats"]);
+    firelight(["import", &file, "--out", &floats, "--floats"]).succeeds();
+    assert!(!home.path().join("floats/quantization.json").exists());
+    firelight(["export", &floats, "--to", &path("again")]).succeeds();
+}
+
+#[test]
 fn an_import_shows_every_tensor() {
     let home = Model::scratch();
     let out = text(&home.path().join("exported"));

@@ -15,8 +15,8 @@ use crate::error::{Checks, ConfigError};
 // Burn's visitors and mappers see parameters, not the weights that hold them, and a mapper gives a float parameter for a float parameter.
 // What a weight and the two of this file have to tell each other about the parameter at hand goes through these cells.
 thread_local! {
-    /// Rows of blocks and their width, of the weight that is visited.
-    pub(super) static SHAPE: Cell<Option<[usize; 2]>> = const { Cell::new(None) };
+    /// Rows of blocks and their width, of the weight that is visited, and what a row is.
+    pub(super) static SHAPE: Cell<Option<([usize; 2], Layout)>> = const { Cell::new(None) };
     /// What the weight whose floats were mapped is to become.
     pub(super) static ORDER: Cell<Option<Order>> = const { Cell::new(None) };
 }
@@ -30,6 +30,8 @@ pub struct WeightEntry {
     pub rows: usize,
     /// Numbers of a row.
     pub width: usize,
+    /// Whether it is a table, whose rows are those of the parameter, `[rows, width]`; else it is a linear map, `[width, rows]`.
+    pub is_table: bool,
     /// What its blocks hold; none of floats.
     pub format: Option<BlockFormat>,
 }
@@ -139,8 +141,9 @@ struct List {
 
 impl List {
     fn note(&mut self) {
-        if let Some([rows, width]) = SHAPE.take() {
-            self.entries.push(WeightEntry { path: self.path.join("."), rows, width, format: self.format });
+        if let Some(([rows, width], layout)) = SHAPE.take() {
+            let (path, is_table) = (self.path.join("."), layout == Layout::Rows);
+            self.entries.push(WeightEntry { path, rows, width, is_table, format: self.format });
         }
     }
 }

@@ -63,7 +63,7 @@ impl Module for Weight {
     }
 
     fn visit<Visitor: ModuleVisitor>(&self, visitor: &mut Visitor) {
-        SHAPE.set(Some(self.layout.swap(self.dims())));
+        SHAPE.set(Some((self.layout.swap(self.dims()), self.layout)));
         match &self.numbers {
             Numbers::Floats(param) => Module::visit(param, visitor),
             Numbers::Blocks(blocks) => {

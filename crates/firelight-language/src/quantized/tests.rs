@@ -84,7 +84,7 @@ fn embedding_and_head_have_more_bits_than_layers_of_q4_k() {
 }
 
 fn entry(path: &str, width: usize) -> WeightEntry {
-    WeightEntry { path: path.into(), rows: 3, width, format: None }
+    WeightEntry { path: path.into(), rows: 3, width, is_table: false, format: None }
 }
 
 #[test]

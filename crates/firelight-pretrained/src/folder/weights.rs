@@ -211,6 +211,25 @@ impl Weights {
         Ok(rows.map(|rows| Cow::Owned(rows.reordered::<1>(&bytes))))
     }
 
+    /// Where the rows of a matrix lie in [`stored`](Self::stored), of which `view` shows the rows in a tensor in blocks, and the format of the
+    /// blocks; none where rows are not of whole blocks of the file that lie one behind the other, or something is added to them.
+    pub(crate) fn rows_in_blocks(&self, name: &str, view: &View) -> Option<(BlockFormat, View)> {
+        let held = self.tensors.get(name).filter(|held| held.plus == 0.0)?;
+        let format = held.info.blocks?;
+        let view = match &held.view {
+            Some(inner) => view.within(inner)?,
+            None => view.clone(),
+        };
+        let shape = view.shape();
+        let width = shape.last().copied()?;
+        Some((format, view.rows(width, format.row_bytes(width)?)?))
+    }
+
+    /// The bytes of a tensor as its file has them.
+    pub(crate) fn stored(&self, name: &str) -> Result<Cow<'_, [u8]>, StorageError> {
+        self.tensors.get(name).map_or(Ok(Cow::Borrowed(&[])), |held| held.file.bytes(&held.name, &held.info))
+    }
+
     /// The bytes of a tensor, in the order of its shape.
     pub(crate) fn bytes(&self, name: &str) -> Result<Cow<'_, [u8]>, StorageError> {
         self.tensors.get(name).map_or(Ok(Cow::Borrowed(&[])), Held::bytes)

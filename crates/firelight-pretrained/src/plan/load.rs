@@ -1,16 +1,18 @@
 //! A plan is followed: into a model, or into a file of weights as run folders have it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use firelight_core::WeightEntry;
+use firelight_kernels::BlockFormat;
 use firelight_storage::{StorageError, replace_file};
 use safetensors::Dtype;
 
-use super::{Plan, Source};
+use super::{Plan, Source, View};
 use crate::folder::Weights;
 
 impl Plan {
@@ -30,16 +32,33 @@ impl Plan {
     /// # Errors
     /// If the file cannot be written, or as [`load`](Self::load).
     pub fn save(&self, weights: &Weights, path: &Path) -> Result<(), StorageError> {
+        self.save_in_blocks(weights, path, &[]).map(drop)
+    }
+
+    /// The same, with the blocks of the checkpoint for those of the `matrices` of which each row lies whole in its file. Returns the names of
+    /// the formats by the paths of the parameters.
+    pub(crate) fn save_in_blocks(
+        &self,
+        weights: &Weights,
+        path: &Path,
+        matrices: &[WeightEntry],
+    ) -> Result<BTreeMap<String, String>, StorageError> {
         // All are looked at before the file begins: the writer below can only be given bytes.
         self.sources.values().try_for_each(|source| source.check(weights))?;
-        let tensors = self.sources.iter().map(|(path, source)| (path, Copied { source, weights }));
+        let copied = self.sources.iter().map(|(path, source)| (path, Copied::of(path, source, weights, matrices)));
+        let tensors: Vec<(&String, Copied<'_>)> = copied.collect();
+        let format = |(path, copied): &(&String, Copied<'_>)| {
+            copied.blocks.as_ref().map(|blocks| (path.to_string(), blocks.format.name().to_string()))
+        };
+        let formats = tensors.iter().filter_map(format).collect();
         replace_file(path, |temporary| {
             let none: Option<HashMap<String, String>> = None;
             safetensors::serialize_to_file(tensors, none, temporary).map_err(|error| match error {
                 safetensors::SafeTensorError::IoError(error) => StorageError::io("write", path)(error),
                 other => StorageError::io("write", path)(io::Error::other(other.to_string())),
             })
-        })
+        })?;
+        Ok(formats)
     }
 }
 
@@ -95,15 +114,35 @@ impl Source {
     fn check(&self, weights: &Weights) -> Result<(), StorageError> {
         weights.read(&self.tensor, &self.view, self.plus).map(drop)
     }
+
+    /// Its rows of blocks, where it is a matrix that can have the blocks of the file.
+    fn blocks(&self, matrix: &WeightEntry, weights: &Weights) -> Option<Blocks> {
+        let view = if matrix.is_table { self.view.clone() } else { self.view.clone().transposed() };
+        let (format, rows) = weights.rows_in_blocks(&self.tensor, &view).filter(|_| self.plus == 0.0)?;
+        Some(Blocks { format, shape: rows.shape(), rows })
+    }
 }
 
 /// A parameter, whose bytes are put in order when they are asked for.
 struct Copied<'a> {
     source: &'a Source,
     weights: &'a Weights,
+    blocks: Option<Blocks>,
 }
 
-impl Copied<'_> {
+/// Rows of blocks, `[rows, row_bytes]`, and where they lie among the bytes of the file.
+struct Blocks {
+    format: BlockFormat,
+    shape: Vec<usize>,
+    rows: View,
+}
+
+impl<'a> Copied<'a> {
+    fn of(path: &str, source: &'a Source, weights: &'a Weights, matrices: &[WeightEntry]) -> Self {
+        let matrix = matrices.iter().find(|matrix| matrix.path == path);
+        Self { source, weights, blocks: matrix.and_then(|matrix| source.blocks(matrix, weights)) }
+    }
+
     /// Of a type that is kept.
     fn is_kept(&self) -> Option<Dtype> {
         let dtype = self.weights.info(&self.source.tensor)?.dtype;
@@ -115,15 +154,24 @@ impl Copied<'_> {
 
 impl safetensors::View for Copied<'_> {
     fn dtype(&self) -> Dtype {
-        self.is_kept().unwrap_or(Dtype::F32)
+        match &self.blocks {
+            Some(_) => Dtype::U8,
+            None => self.is_kept().unwrap_or(Dtype::F32),
+        }
     }
 
     fn shape(&self) -> &[usize] {
-        &self.source.shape
+        match &self.blocks {
+            Some(blocks) => &blocks.shape,
+            None => &self.source.shape,
+        }
     }
 
     fn data(&self) -> Cow<'_, [u8]> {
         let Source { tensor, view, plus, .. } = self.source;
+        if let Some(blocks) = &self.blocks {
+            return Cow::Owned(blocks.rows.reordered::<1>(&self.weights.stored(tensor).unwrap_or_default()));
+        }
         let bytes = self.weights.bytes(tensor).unwrap_or_default();
         Cow::Owned(match self.is_kept() {
             Some(dtype) if dtype.bitsize() == 16 => view.reordered::<2>(&bytes),
@@ -136,6 +184,6 @@ impl safetensors::View for Copied<'_> {
     }
 
     fn data_len(&self) -> usize {
-        self.source.shape.iter().product::<usize>() * (safetensors::View::dtype(self).bitsize() / 8)
+        safetensors::View::shape(self).iter().product::<usize>() * (safetensors::View::dtype(self).bitsize() / 8)
     }
 }

@@ -147,14 +147,7 @@ impl View {
 
     /// The axes by which the numbers are reached; neighbours that are one stretch of memory are one.
     fn strides(&self) -> Vec<Axis> {
-        let mut found: Vec<Axis> = Vec::new();
-        for axis in self.axes.iter().flatten().filter(|axis| axis.len != 1) {
-            match found.last_mut().filter(|outer| outer.stride == axis.len * axis.stride) {
-                Some(outer) => *outer = Axis { len: outer.len * axis.len, stride: axis.stride },
-                None => found.push(*axis),
-            }
-        }
-        found
+        joined(self.axes.iter().flatten())
     }
 
     /// The numbers in order, as bytes; each has `N`.
@@ -167,11 +160,38 @@ impl View {
     /// The same order of rows of `size` bytes each, where rows of `width` numbers are kept whole.
     pub(crate) fn rows(&self, width: usize, size: usize) -> Option<Self> {
         let [rows, columns] = &self.axes[..] else { return None };
-        let is_whole = |axis: &Axis| axis.stride.is_multiple_of(width.max(1));
-        let is_kept = self.offset == 0 && columns[..] == [Axis { len: width, stride: 1 }] && rows.iter().all(is_whole);
-        let resized = |axis: &Axis| Axis { len: axis.len, stride: axis.stride / width.max(1) * size };
+        let width = width.max(1);
+        let is_whole = |axis: &Axis| axis.len == 1 || axis.stride.is_multiple_of(width);
+        let is_kept = joined(columns) == [Axis { len: width, stride: 1 }] && rows.iter().all(is_whole);
+        let resized = |axis: &Axis| Axis { len: axis.len, stride: axis.stride / width * size };
         let rows = rows.iter().map(resized).collect();
-        is_kept.then(|| Self { axes: vec![rows, vec![Axis { len: size, stride: 1 }]], offset: 0 })
+        (is_kept && self.offset.is_multiple_of(width))
+            .then(|| Self { axes: vec![rows, vec![Axis { len: size, stride: 1 }]], offset: self.offset / width * size })
+    }
+
+    /// This view of what `inner` shows, as a view of the tensor that `inner` lies in; none where an axis leads through those of `inner` by
+    /// uneven steps.
+    pub(crate) fn within(&self, inner: &Self) -> Option<Self> {
+        let parts: Vec<Axis> = inner.axes.iter().flatten().copied().filter(|axis| axis.len != 1).collect();
+        let places = contiguous(&parts.iter().map(|part| part.len).collect::<Vec<_>>());
+        if self.count() == 0 || inner.count() == 0 {
+            return None;
+        }
+        let first: Vec<usize> = places.iter().map(|place| self.offset / place.stride % place.len).collect();
+        let mut last = first.clone();
+        let mut axes = Vec::new();
+        for axis in &self.axes {
+            let mut found = Vec::new();
+            for (index, Axis { len, stride }) in split(axis, &places)? {
+                last[index] += (len - 1) * stride;
+                found.push(Axis { len, stride: stride * parts[index].stride });
+            }
+            axes.push(found);
+        }
+        // Without a carry from one axis of `inner` to the next, each moves by its own stride alone.
+        let has_carry = last.iter().zip(&places).any(|(last, place)| *last >= place.len);
+        let offset = first.iter().zip(&parts).map(|(place, part)| place * part.stride).sum::<usize>() + inner.offset;
+        (!has_carry).then_some(Self { axes, offset })
     }
 
     /// Reads the numbers in order, each through `map`.
@@ -203,6 +223,43 @@ impl View {
 fn contiguous(shape: &[usize]) -> Vec<Axis> {
     let strides = (0..shape.len()).map(|axis| shape[axis + 1..].iter().product());
     shape.iter().zip(strides).map(|(&len, stride)| Axis { len, stride }).collect()
+}
+
+/// Axes without those of one place; neighbours that are one stretch of memory are one.
+fn joined<'a>(axes: impl IntoIterator<Item = &'a Axis>) -> Vec<Axis> {
+    let mut found: Vec<Axis> = Vec::new();
+    for axis in axes.into_iter().filter(|axis| axis.len != 1) {
+        match found.last_mut().filter(|outer| outer.stride == axis.len * axis.stride) {
+            Some(outer) => *outer = Axis { len: outer.len * axis.len, stride: axis.stride },
+            None => found.push(*axis),
+        }
+    }
+    found
+}
+
+/// The parts of an axis, each within one of `places`: the number of that one, and the steps there.
+fn split(axis: &[Axis], places: &[Axis]) -> Option<Vec<(usize, Axis)>> {
+    let mut found = Vec::new();
+    for part in axis.iter().rev() {
+        let mut rest = *part;
+        while rest.len > 1 {
+            let is_reached = |place: &Axis| place.stride <= rest.stride && rest.stride.is_multiple_of(place.stride);
+            let index = places.iter().position(is_reached)?;
+            let (len, stride) = (places[index].len, rest.stride / places[index].stride);
+            if (rest.len - 1) * stride < len {
+                found.push((index, Axis { len: rest.len, stride }));
+                break;
+            }
+            let steps = len / stride;
+            if stride >= len || !len.is_multiple_of(stride) || !rest.len.is_multiple_of(steps) {
+                return None;
+            }
+            found.push((index, Axis { len: steps, stride }));
+            rest = Axis { len: rest.len / steps, stride: len * places[index].stride };
+        }
+    }
+    found.reverse();
+    Some(found)
 }
 
 fn gather<S: Copy + Sync, T: Send>(axes: &[Axis], from: &[S], to: &mut [T], map: &(impl Fn(S) -> T + Sync)) {
@@ -275,6 +332,51 @@ mod tests {
         let row = View::whole(&[3]).in_front(2);
         assert_eq!((row.shape(), read(&row, &numbers)), (vec![1, 1, 3], vec![0, 1, 2]));
         assert_eq!(read(&View::whole(&[0, 3]), &numbers), [0; 0]);
+    }
+
+    #[test]
+    fn a_view_of_a_view_is_one_of_the_tensor() {
+        let numbers: Vec<usize> = (0..48).collect();
+        let matrix = || View::whole(&[12, 4]);
+        // Halves of heads that lie in turn; two heads of query, key and value; rows and columns exchanged; every second row.
+        let halves = matrix().regrouped(0, &[2, 3, 2], &[0, 2, 1]);
+        let threes = matrix().regrouped(0, &[3, 2, 2], &[1, 0, 2]);
+        let transposed = matrix().transposed();
+        let second = matrix().every(0, 1, 2);
+        for inner in [matrix(), halves, threes, transposed, second] {
+            let shown = read(&inner, &numbers);
+            let [rows, columns] = inner.shape()[..] else { panic!("no matrix") };
+            let whole = View::whole(&[rows, columns]);
+            let mut outers = vec![whole.clone(), whole.clone().transposed(), whole.clone().narrow(0, 1, 2)];
+            outers.push(whole.clone().regrouped(0, &[2, rows / 2], &[1, 0]).transposed());
+            outers.push(whole.narrow(1, 2, 2).transposed());
+            for outer in outers {
+                let expected = read(&outer, &shown);
+                // The halves of a part of the rows are no even steps.
+                let Some(found) = outer.within(&inner) else { continue };
+                assert_eq!(
+                    (found.shape(), read(&found, &numbers)),
+                    (outer.shape(), expected),
+                    "{outer:?} of {inner:?}"
+                );
+            }
+            assert!(View::whole(&[rows, columns]).within(&inner).is_some(), "{inner:?}");
+        }
+    }
+
+    #[test]
+    fn undone_rearrangements_leave_whole_rows() {
+        // What GPT-NeoX's and GPT-2's files and tables do to rows; two bytes stand for a row of four numbers.
+        let heads = View::whole(&[12, 4]).regrouped(0, &[3, 2, 2], &[1, 0, 2]);
+        let table = View::whole(&[12, 4]).regrouped(0, &[2, 3, 2], &[1, 0, 2]);
+        let bytes: Vec<usize> = (0..24).collect();
+        assert_eq!(read(&table.within(&heads).unwrap().rows(4, 2).unwrap(), &bytes), bytes);
+        let columns = View::whole(&[12, 4]).transposed();
+        let third = View::whole(&[4, 12]).narrow(1, 4, 4).transposed();
+        assert_eq!(read(&third.within(&columns).unwrap().rows(4, 2).unwrap(), &bytes), bytes[8..16]);
+        assert_eq!(third.rows(4, 2), None, "columns are no rows");
+        let within = View::whole(&[12, 4]).narrow(1, 1, 2);
+        assert_eq!(within.rows(2, 1), None, "it begins within a row");
     }
 
     proptest! {

@@ -1,6 +1,7 @@
 //! Folders of published models, whole and damaged, read, run and written back.
 
 mod adapters;
+mod blocks;
 mod damaged;
 mod decoding;
 mod gguf;

@@ -32,10 +32,13 @@ impl ModelFolder {
     }
 }
 
+/// How a GGUF file becomes such a model.
+const OF_GGUF: &str = ", or import its GGUF file as floats: firelight import X.gguf --floats --out RUN";
+
 /// The error of a training that would go on with a model in blocks.
 pub(super) fn not_trained(folder: &Path) -> InputError {
     let problem = "holds weights in blocks of few bits, which are for inference and cannot be trained";
-    InputError::in_file(folder, problem).advise("train the model that was quantised")
+    InputError::in_file(folder, problem).advise(format!("train the model that was quantised{OF_GGUF}"))
 }
 
 /// The error of a weights file with blocks where floats are expected; `parameter` is the first of them.
@@ -44,7 +47,7 @@ pub(crate) fn not_floats(path: &Path, parameter: &str) -> InputError {
         "holds `{parameter}` in blocks of few bits where floats are expected: `firelight generate`, `chat` and `score` read them, with \
          the quantization.json of their folder"
     );
-    InputError::in_file(path, problem).advise("for anything else take the model that was quantised")
+    InputError::in_file(path, problem).advise(format!("for anything else take the model that was quantised{OF_GGUF}"))
 }
 
 #[cfg(test)]
