@@ -112,4 +112,4 @@ pub use vision::{
     Distillation, ImagePooling, PatchCoordinates, PatchEmbedding, PatchPosition, VisionTransformer,
     VisionTransformerConfig, resize_positions,
 };
-pub use weight::{Weight, WeightEntry, quantize, weights_of, with_blocks};
+pub use weight::{Weight, WeightEntry, dequantize, quantize, weights_of, with_blocks};

@@ -14,7 +14,7 @@ mod module;
 #[cfg(test)]
 mod tests;
 
-pub use convert::{WeightEntry, quantize, weights_of, with_blocks};
+pub use convert::{WeightEntry, dequantize, quantize, weights_of, with_blocks};
 pub(crate) use module::format_in;
 
 use std::ops::Range;
@@ -91,6 +91,13 @@ impl Blocks {
 
     fn dequantized(&self) -> Tensor<2> {
         dequantized(self.bytes.val(), self.format)
+    }
+
+    /// The matrix, laid out row by row.
+    fn into_floats(self, layout: Layout) -> Param<Tensor<2>> {
+        let matrix = layout.transposed(self.dequantized());
+        let data = matrix.into_data();
+        Param::initialized(self.bytes.id, Tensor::from_data(data, &self.bytes.lazy_device()))
     }
 }
 

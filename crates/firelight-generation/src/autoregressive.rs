@@ -142,11 +142,12 @@ impl<'m, M> WithVocabulary<'m, M> {
     pub(crate) fn real(&self, logits: Tensor<2>) -> Tensor<2> {
         let [rows, known] = logits.dims();
         let logits = if self.size < known { logits.narrow(1, 0, self.size) } else { logits };
-        if self.banned.is_empty() {
+        let banned: Vec<usize> = self.banned.iter().map(|&id| id as usize).filter(|&id| id < known).collect();
+        if banned.is_empty() {
             return logits;
         }
-        let banned = row_indices(&self.banned.iter().map(|&id| id as usize).collect::<Vec<_>>(), &logits.device());
-        let never = Tensor::full([rows, self.banned.len()], f32::NEG_INFINITY, &logits.device());
+        let never = Tensor::full([rows, banned.len()], f32::NEG_INFINITY, &logits.device());
+        let banned = row_indices(&banned, &logits.device());
         logits.select_assign(1, banned, never, IndexingUpdateOp::Add)
     }
 }

@@ -4,10 +4,14 @@
 //! stay floats.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use firelight_core::{BlockFormat, ConfigError, WeightEntry, quantize, weights_of, with_blocks};
-use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, TaskError, save_weights, shortened};
+use burn::module::Module;
+use burn::tensor::{Device, FloatDType};
+use firelight_core::{BlockFormat, ConfigError, WeightEntry, dequantize, quantize, weights_of, with_blocks};
+use firelight_storage::{
+    Checkpoint, Existing, InputError, ModelFolder, TaskError, load_weights_in, save_weights, shortened,
+};
 
 use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::text_generator::TextGenerator;
@@ -152,20 +156,45 @@ fn formats_of(model: &LanguageModel) -> BTreeMap<String, String> {
     weights_of(model).into_iter().filter_map(in_blocks).collect()
 }
 
-/// A model that is to be loaded from a folder, with blocks where its file has some.
+/// What `quantization.json` says of a folder, and where; none of a model of floats.
+pub(crate) struct Formats {
+    path: PathBuf,
+    of: BTreeMap<String, BlockFormat>,
+}
+
+/// The formats of the matrices in blocks of a folder.
 ///
 /// # Errors
-/// If `quantization.json` cannot be read, or does not fit the model.
-pub(crate) fn prepared(model: LanguageModel, folder: &ModelFolder) -> Result<LanguageModel, TaskError> {
-    let Some(names) = folder.read_quantization()? else { return Ok(model) };
+/// If `quantization.json` cannot be read, or names an unknown format.
+pub(crate) fn formats_in(folder: &ModelFolder) -> Result<Option<Formats>, TaskError> {
+    let Some(names) = folder.read_quantization()? else { return Ok(None) };
     let path = folder.quantization();
     let formats = names.into_iter().map(|(parameter, name)| match BlockFormat::from_name(&name) {
         Some(format) => Ok((parameter, format)),
         None => Err(unknown(&path, &parameter, &name)),
     });
-    let formats = formats.collect::<Result<BTreeMap<_, _>, _>>()?;
-    let unfit = |error: ConfigError| InputError::in_file(&path, format!("does not fit the model: {error}"));
-    with_blocks(model, &formats).map_err(|error| unfit(error).into())
+    Ok(Some(Formats { of: formats.collect::<Result<_, _>>()?, path }))
+}
+
+/// A model with its weights, the floats among them in `dtype`. Flex multiplies blocks as they lie; for any other device they become floats
+/// on the way.
+///
+/// # Errors
+/// If the formats do not fit the model, or the weights cannot be read.
+pub(crate) fn load_blocks(
+    config: &LanguageModelConfig,
+    formats: &Formats,
+    (weights, dtype): (&Path, FloatDType),
+    device: &Device,
+) -> Result<LanguageModel, TaskError> {
+    let unfit = |error: ConfigError| InputError::in_file(&formats.path, format!("does not fit the model: {error}"));
+    let mut model = with_blocks(config.init(&Device::flex()), &formats.of).map_err(unfit)?;
+    if *device == Device::flex() {
+        load_weights_in(&mut model, weights, dtype)?;
+        return Ok(model.cast(dtype)); // What is read from blocks is of that type, too.
+    }
+    load_weights_in(&mut model, weights, FloatDType::F32)?;
+    Ok(dequantize(model).fork(device).cast(dtype))
 }
 
 fn unknown(path: &Path, parameter: &str, name: &str) -> InputError {

@@ -22,6 +22,7 @@ use self::draft::Guesser;
 use crate::inference::{CacheKind, LmState, WithCache};
 use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::quantized::BlockMix;
+use crate::quantized::{formats_in, load_blocks};
 
 pub use self::contrast::AmateurOptions;
 
@@ -84,10 +85,15 @@ impl TextGenerator {
         let weights = folder.weights(checkpoint)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         tokenizer.fits(config.vocab_size, &folder.config())?;
-        let mut model = crate::quantized::prepared(config.init(device), &folder)?;
-        load_weights_in(&mut model, weights, dtype)?;
-        // What is read from blocks is of that type, too.
-        let generator = Self::new(model.cast(dtype), tokenizer);
+        let model = match formats_in(&folder)? {
+            Some(formats) => load_blocks(&config, &formats, (weights.as_path(), dtype), device)?,
+            None => {
+                let mut model = config.init(device);
+                load_weights_in(&mut model, weights, dtype)?;
+                model
+            }
+        };
+        let generator = Self::new(model, tokenizer);
         match folder.generation() {
             path if path.is_file() => Ok(generator.with_defaults(GenerationDefaults::of_file(path)?)),
             _ => Ok(generator),

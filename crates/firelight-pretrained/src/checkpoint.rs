@@ -83,7 +83,7 @@ impl PublishedModel {
         self.load_in(device, FloatDType::F32)
     }
 
-    /// As [`load`](Self::load), as numbers of another type, in which it then computes: half precision takes half the memory.
+    /// As [`load`](Self::load), as numbers of another type, in which a language model then computes: half precision takes half the memory.
     ///
     /// # Errors
     /// As [`load`](Self::load).

@@ -35,7 +35,7 @@ pub use family::{Describe, Description, describe, family_names};
 pub use folder::{HubFolder, TensorInfo, Weights};
 pub use forward::{Array, Arrays, ForwardOptions, Numbers};
 pub use keys::Keys;
-pub use locate::{import_cache, locate, run_folder};
+pub use locate::{import_cache, locate, run_folder, run_folder_of_floats};
 pub use plan::{Plan, Row, Source, Step, Table, View};
 pub use structure::{AutoModel, Structure};
 pub use torch::{load_file, torch_layers};

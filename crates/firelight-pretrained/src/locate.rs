@@ -98,25 +98,44 @@ fn not_downloaded(name: &HubName, cache: &Path) -> InputError {
 ///
 /// # Errors
 /// If there is no such model, or as [`PublishedModel::open`] and [`PublishedModel::import`].
-pub fn run_folder(model: impl AsRef<Path>, cache: &Path, mut tell: impl FnMut(&str)) -> Result<PathBuf, TaskError> {
-    let folder = locate(&model, &mut tell)?;
+pub fn run_folder(model: impl AsRef<Path>, cache: &Path, tell: impl FnMut(&str)) -> Result<PathBuf, TaskError> {
+    folder_in(cache, model.as_ref(), false, tell)
+}
+
+/// As [`run_folder`], of a model that is trained, measured or written: what a GGUF file has in blocks becomes floats.
+///
+/// # Errors
+/// As [`run_folder`].
+pub fn run_folder_of_floats(
+    model: impl AsRef<Path>,
+    cache: &Path,
+    tell: impl FnMut(&str),
+) -> Result<PathBuf, TaskError> {
+    folder_in(cache, model.as_ref(), true, tell)
+}
+
+fn folder_in(cache: &Path, model: &Path, of_floats: bool, mut tell: impl FnMut(&str)) -> Result<PathBuf, TaskError> {
+    let folder = locate(model, &mut tell)?;
     if !HubFolder::is_one(&folder) {
         return Ok(folder);
     }
-    let run = cache.join(key(&folder)?);
+    let of_floats = of_floats && folder.is_file(); // Other folders have floats alone.
+    let run = cache.join(key(&folder)? + if of_floats { "-floats" } else { "" });
     if !run.join("config.json").is_file() {
-        tell(&format!("converting `{}` to `{}`", model.as_ref().display(), run.display()));
-        convert(&folder, &run)?;
+        tell(&format!("converting `{}` to `{}`", model.display(), run.display()));
+        convert(&folder, &run, of_floats)?;
     }
     Ok(run)
 }
 
 /// Beside its place and then there in one move, so that no half of a model is ever found.
-fn convert(folder: &Path, run: &Path) -> Result<(), TaskError> {
+fn convert(folder: &Path, run: &Path, of_floats: bool) -> Result<(), TaskError> {
     let mut name = run.file_name().map_or_else(OsString::new, OsString::from);
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = run.with_file_name(name);
-    let moved = PublishedModel::open(folder)?.import(&temporary).map(drop).and_then(|()| {
+    let model = PublishedModel::open(folder)?;
+    let written = if of_floats { model.import_floats(&temporary) } else { model.import(&temporary) };
+    let moved = written.map(drop).and_then(|()| {
         match fs::rename(&temporary, run) {
             // Another process was faster.
             Err(_) if ModelFolder::open(run).is_ok() => Ok(()),

@@ -59,7 +59,7 @@ type Split<'a> = Option<(&'a Path, Option<&'a str>)>;
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
-        let folder = ModelFolder::open(self.model.run_dir()?)?;
+        let folder = ModelFolder::open(self.model.of_floats()?.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
         self.refuse_what_is_not_kept(&folder, &task)?;
         let (json, text) = match task.as_str() {

@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use firelight::pretrained::{HubFolder, export, export_gguf};
 use firelight::storage::Checkpoint;
 
-use super::trained_model::converted;
+use super::trained_model::converted_to_floats;
 use crate::failure::Mistake;
 use crate::output;
 
@@ -35,7 +35,8 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self) -> Result<()> {
-        let run = if HubFolder::is_one(&self.run_dir) { converted(&self.run_dir)? } else { self.run_dir.clone() };
+        let run =
+            if HubFolder::is_one(&self.run_dir) { converted_to_floats(&self.run_dir)? } else { self.run_dir.clone() };
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         if self.to.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
             let told = export_gguf(&run, &checkpoint, &self.to, self.dtype.as_deref().unwrap_or("f32"))?;

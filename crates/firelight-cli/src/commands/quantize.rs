@@ -50,7 +50,7 @@ pub(crate) struct Quantize {
 
 impl Quantize {
     pub(crate) fn run(self) -> Result<()> {
-        self.model.is_for("quantize")?;
+        self.model.of_floats()?.is_for("quantize")?;
         let text = self.text.as_deref().map(whole_file).transpose()?;
         let run = ModelFolder::open(self.model.run_dir()?)?;
         self.refuse_what_does_not_fit(&run)?;
@@ -82,7 +82,7 @@ impl Quantize {
             Ok(mut files) => files.next().is_none(),
             Err(error) => error.kind() == ErrorKind::NotFound,
         };
-        let taken = format!("`{}` is no empty folder: choose another one with --out", self.out.display());
+        let taken = format!("`{}` is not an empty folder: choose another one with --out", self.out.display());
         ensure!(is_free, Mistake(taken));
         Ok(())
     }

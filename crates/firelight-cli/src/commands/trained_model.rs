@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 use burn::tensor::Device;
 use firelight::device;
-use firelight::pretrained::{import_cache, run_folder};
+use firelight::pretrained::{import_cache, run_folder, run_folder_of_floats};
 use firelight::storage::{Checkpoint, ModelFolder, TaskError};
 
 use super::place;
@@ -37,6 +37,13 @@ impl TrainedModel {
         }
         let found = converted(&self.model)?;
         Ok(self.run_dir.get_or_init(|| found))
+    }
+
+    /// Takes the floats of a GGUF file from now on, as a command does that cannot read blocks.
+    pub(super) fn of_floats(&self) -> Result<&Self> {
+        let found = converted_to_floats(&self.model)?;
+        self.run_dir.get_or_init(|| found);
+        Ok(self)
     }
 
     /// Works with a checkpoint on a device, after saying which they are.
@@ -89,6 +96,11 @@ pub(super) fn beside<M>(
 /// The run folder of what a user calls a model; a published one is converted first, once.
 pub(super) fn converted(model: &Path) -> Result<PathBuf> {
     Ok(run_folder(model, &import_cache(), |told| output::note(format_args!("{told}")))?)
+}
+
+/// As [`converted`]; what a GGUF file has in blocks becomes floats.
+pub(super) fn converted_to_floats(model: &Path) -> Result<PathBuf> {
+    Ok(run_folder_of_floats(model, &import_cache(), |told| output::note(format_args!("{told}")))?)
 }
 
 /// The step and the file of a checkpoint, in words.

@@ -61,5 +61,5 @@ fn what_cannot_be_quantised_is_refused() {
     quantize(&model().dir, &out, &["--to", "q4_k"]).fails(USER, &texts);
     assert!(!out.exists());
     quantize(&model().dir, scratch.path(), &["--to", "q8_0"]).succeeds();
-    quantize(&model().dir, scratch.path(), &["--to", "q8_0"]).fails(USER, &["is no empty folder", "--out"]);
+    quantize(&model().dir, scratch.path(), &["--to", "q8_0"]).fails(USER, &["is not an empty folder", "--out"]);
 }

@@ -19,6 +19,8 @@ thread_local! {
     pub(super) static SHAPE: Cell<Option<([usize; 2], Layout)>> = const { Cell::new(None) };
     /// What the weight whose floats were mapped is to become.
     pub(super) static ORDER: Cell<Option<Order>> = const { Cell::new(None) };
+    /// Whether the weight whose blocks were mapped is to become floats.
+    pub(super) static TO_FLOATS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// A matrix of a module that is held in blocks, or could be.
@@ -116,6 +118,31 @@ pub fn with_blocks<M: Module>(module: M, formats: &BTreeMap<String, BlockFormat>
     problems.fold(Checks::default(), |checks, problem| checks.require(false, || problem)).finish()?;
     let orders = formats.iter().map(|(path, format)| (path.clone(), Order { format: *format, fill: Fill::Zeros }));
     Ok(module.map(&mut Convert { path: Vec::new(), orders: orders.collect() }))
+}
+
+/// Turns blocks into floats, in single precision: where blocks cannot be multiplied as they lie, this is faster, and takes their memory.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::{LinearConfig, dequantize, quantize};
+/// use firelight_kernels::BlockFormat;
+///
+/// let layer = quantize(LinearConfig::new(64, 3).init(&Device::flex()), |_| Some(BlockFormat::Q8_0));
+/// assert_eq!(dequantize(layer).weight.format(), None);
+/// ```
+pub fn dequantize<M: Module>(module: M) -> M {
+    let module = module.map(&mut ToFloats);
+    TO_FLOATS.set(false); // Integers of other modules may have asked last.
+    module
+}
+
+struct ToFloats;
+
+impl ModuleMapper for ToFloats {
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
+        TO_FLOATS.set(true);
+        param
+    }
 }
 
 /// Why there can be no such blocks.

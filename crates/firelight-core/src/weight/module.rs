@@ -4,7 +4,7 @@ use burn::module::{Content, Devices, Module, ModuleDisplay, ModuleDisplayDefault
 use burn::tensor::{Device, Int, Tensor};
 use firelight_kernels::BlockFormat;
 
-use super::convert::{ORDER, SHAPE};
+use super::convert::{ORDER, SHAPE, TO_FLOATS};
 use super::{Blocks, Numbers, Weight};
 
 /// The container of blocks on the way of a visitor; the name beside it is that of their format.
@@ -88,7 +88,11 @@ impl Module for Weight {
                 mapper.enter_module(format.name(), BLOCKS);
                 let bytes = Module::map(bytes, mapper);
                 mapper.exit_module(format.name(), BLOCKS);
-                Numbers::Blocks(Blocks { bytes, format })
+                let blocks = Blocks { bytes, format };
+                match TO_FLOATS.take() {
+                    true => Numbers::Floats(blocks.into_floats(self.layout)),
+                    false => Numbers::Blocks(blocks),
+                }
             }
         };
         Self { numbers, layout: self.layout }

@@ -55,8 +55,8 @@ impl<'a> Explorer<'a> {
         Self { parser, vocabulary, seen: Seen::default() }
     }
 
-    /// The text of the fewest characters, at most `most`, that completes the one before it. Gives up when the parser has tried `work` bytes, so
-    /// that a large alphabet or long texts do not make it slower.
+    /// The text of the fewest characters, at most `most`, that completes the one before it. Gives up when the parser has tried `work` bytes, at the
+    /// next state, so that a large alphabet or long texts do not make it slower.
     pub(super) fn shortest(mut self, most: usize, work: usize) -> Option<Vec<u8>> {
         self.seen.left = work;
         // A panic inside llguidance only ends this search, which owns its parser.
@@ -116,9 +116,13 @@ impl Seen {
     fn behind(&mut self, place: &Place, recognizer: &mut ParserRecognizer<'_>, vocabulary: &Vocabulary) -> Vec<Place> {
         let (ends, others) = vocabulary.units();
         let mut found = Vec::new();
+        let mut refused = [false; 256]; // First bytes: a large alphabet has many characters that begin alike.
         for character in ends.iter().chain(others).map(|&id| vocabulary.written(id)) {
+            let Some(&first) = character.first().filter(|first| !refused[usize::from(**first)]) else { continue };
             let before = lexemes(recognizer);
-            if !push(recognizer, character, &mut self.left) {
+            let pushed = push(recognizer, character, &mut self.left);
+            if pushed < character.len() {
+                refused[usize::from(first)] = pushed == 0;
                 continue;
             }
             let state = recognizer.lexer_state();
@@ -152,17 +156,18 @@ impl Seen {
 fn go(recognizer: &mut ParserRecognizer<'_>, from: &[u8], to: &[u8], left: &mut usize) -> bool {
     let same = from.iter().zip(to).take_while(|(from, to)| from == to).count();
     recognizer.pop_bytes(from.len() - same);
-    push(recognizer, &to[same..], left)
+    push(recognizer, &to[same..], left) == to.len() - same
 }
 
-/// Goes on with all of these bytes; if they may not follow, stays where it is. Takes those that it tries from what is `left`.
-fn push(recognizer: &mut ParserRecognizer<'_>, bytes: &[u8], left: &mut usize) -> bool {
+/// Goes on with all of these bytes; if they may not follow, stays where it is. Takes those that it tries from what is `left`. Returns how
+/// many may follow.
+fn push(recognizer: &mut ParserRecognizer<'_>, bytes: &[u8], left: &mut usize) -> usize {
     let pushed = bytes.iter().take_while(|byte| recognizer.try_push_byte(**byte)).count();
     *left = left.saturating_sub(bytes.len().min(pushed + 1));
     if pushed < bytes.len() {
         recognizer.pop_bytes(pushed);
     }
-    pushed == bytes.len()
+    pushed
 }
 
 /// How often a lexeme was begun. It rises with each byte that ends one.
@@ -234,6 +239,15 @@ mod tests {
         let shortest = |work| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(9, work);
         assert_eq!(shortest(four_states), None);
         assert_eq!(shortest(four_states + 1).map(|text| text.len()), Some(5));
+    }
+
+    /// Thousands of characters that begin with bytes which may not follow cost one byte for each such byte.
+    #[test]
+    fn a_large_alphabet_is_no_more_work() {
+        let others = ('\u{4e00}'..'\u{5e00}').map(|character| character.to_string().into_bytes());
+        let vocabulary = Vocabulary::new((0..=255).map(|byte| vec![byte]).chain(others).collect());
+        let shortest = |work| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(9, work);
+        assert_eq!(shortest(5 * 256 + 1000).map(|text| text.len()), Some(5));
     }
 
     /// Regular expressions over a, b and c.

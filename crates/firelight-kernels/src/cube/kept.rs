@@ -5,8 +5,9 @@ use burn_cubecl::cubecl::config::{CubeClRuntimeConfig, RuntimeConfig};
 /// Keeps what CUDA kernels are compiled to on disk, for the processes that come after this one. Call it before the first
 /// device is looked for.
 ///
-/// The place is CubeCL's: `target/environment` of the Rust project around the working directory, else `cubecl` in the user's
-/// cache folder. A configuration of CubeCL that the program has set or read before stays as it is.
+/// The place is CubeCL's: `target/environment` of the outermost Rust project around the working directory, else `cubecl` in the
+/// user's cache folder, unless a `cubecl.toml` names another one; its key `compilation.cache` has no effect. A configuration of CubeCL that
+/// the program has set or read before stays as it is.
 pub fn keep_compiled_kernels() {
     let mut config = CubeClRuntimeConfig::from_current_dir();
     config.compilation.cache = true;

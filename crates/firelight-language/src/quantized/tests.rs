@@ -5,6 +5,7 @@ use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::GenerationOptions;
 use firelight_kernels::Difference;
 
+// All on flex: other devices make floats of blocks.
 fn config(d_model: usize) -> LanguageModelConfig {
     let wide = WeightInit { weight: Init::Normal { std: 0.2 }, scale_residual: false };
     let config = LanguageModelConfig::new(9, d_model, 4, 2).with_max_seq_len(12);
@@ -13,11 +14,11 @@ fn config(d_model: usize) -> LanguageModelConfig {
 
 fn generator(config: &LanguageModelConfig) -> TextGenerator {
     let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
-    TextGenerator::new(config.init_with(&ParamBuilder::new(&Device::default(), 0)), tokenizer)
+    TextGenerator::new(config.init_with(&ParamBuilder::new(&Device::flex(), 0)), tokenizer)
 }
 
 fn logits(model: &LanguageModel) -> Vec<f32> {
-    let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2, 7, 0], [3, 3, 0, 8, 4]], &Device::default());
+    let tokens = Tensor::<2, Int>::from_ints([[1, 5, 2, 7, 0], [3, 3, 0, 8, 4]], &Device::flex());
     model.forward(tokens).try_into_vec_as::<f32>().unwrap()
 }
 
@@ -31,7 +32,7 @@ fn saved(generator: &TextGenerator, config: &LanguageModelConfig, path: &Path) -
 }
 
 fn load(folder: &ModelFolder) -> Result<TextGenerator, TaskError> {
-    TextGenerator::load_from(folder.path(), &Checkpoint::Last, &Device::default())
+    TextGenerator::load_from(folder.path(), &Checkpoint::Last, &Device::flex())
 }
 
 fn load_error(folder: &ModelFolder) -> String {
@@ -73,7 +74,7 @@ fn the_cache_and_the_texts_beside_it_change_no_text() {
 #[test]
 fn embedding_and_head_have_more_bits_than_layers_of_q4_k() {
     let mix = BlockMix::new(BlockFormat::Q4K);
-    let told = mix.report(&config(256).with_tied(false).init(&Device::default()));
+    let told = mix.report(&config(256).with_tied(false).init(&Device::flex()));
     for (path, format) in &told.formats {
         let is_end = ["embedding.weight", "head.weight"].contains(&path.as_str());
         assert_eq!(*format, if is_end { BlockFormat::Q6K } else { BlockFormat::Q4K }, "{path}");
@@ -90,7 +91,7 @@ fn entry(path: &str, width: usize) -> WeightEntry {
 #[test]
 fn what_stays_floats_is_told_and_bytes_are_counted() {
     let config = config(64);
-    let model = config.init(&Device::default());
+    let model = config.init(&Device::flex());
     let told = BlockMix::new(BlockFormat::Q6K).report(&model);
     // Of widths 64 and 256 the latter is of whole blocks: the second matrix of both feed-forward networks.
     let paths = ["transformer.blocks.0.feed_forward.down.weight", "transformer.blocks.1.feed_forward.down.weight"];
@@ -146,6 +147,21 @@ fn half_precision_leaves_blocks_alone() {
     let numbers = |logits: Tensor<3>| logits.try_into_vec_as::<f32>().unwrap();
     let apart = Difference::between(&numbers(found), &numbers(expected));
     assert!(apart.relative(0.0) < 0.05, "{apart:?}");
+}
+
+#[test]
+#[allow(deprecated)] // Burn's older CPU backend multiplies no blocks.
+fn another_device_has_the_numbers_of_the_blocks_as_floats() {
+    let home = tempfile::tempdir().unwrap();
+    let config = config(64);
+    let run = saved(&generator(&config), &config, &home.path().join("floats"));
+    let quantized = load(&run).unwrap().quantize(&BlockMix::new(BlockFormat::Q8_0));
+    let folder = quantized.save_quantized(&run, home.path().join("blocks")).unwrap();
+    let loaded = TextGenerator::load_from(folder.path(), &Checkpoint::Last, &Device::ndarray()).unwrap();
+    assert!(weights_of(loaded.model()).iter().all(|weight| weight.format.is_none()));
+    let weight = |generator: &TextGenerator| generator.model().embedding.weight.val().into_data();
+    weight(&loaded).assert_eq(&weight(&quantized), true);
+    assert_eq!(loaded.model().embedding.weight.device(), Device::ndarray());
 }
 
 #[test]

@@ -14,7 +14,7 @@ use firelight::training::{InitConfig, RunRequest, Task, read_new_recipe, read_re
 
 use super::recipes;
 use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
-use super::trained_model::converted;
+use super::trained_model::converted_to_floats;
 use crate::failure::Mistake;
 use crate::output;
 use course::Course;
@@ -190,7 +190,7 @@ impl Train {
 
 /// What a training begins from; a published model is converted first.
 fn begun_from(model: &Path) -> Result<PathBuf> {
-    if model.exists() && !HubFolder::is_one(model) { Ok(model.into()) } else { converted(model) }
+    if model.exists() && !HubFolder::is_one(model) { Ok(model.into()) } else { converted_to_floats(model) }
 }
 
 pub(super) fn parse_override(text: &str) -> Result<(String, String), String> {
