@@ -5,10 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor};
-use firelight_core::{BlockFormat, Init, ParamBuilder, WeightInit, weights_of};
+use firelight_core::{Init, ParamBuilder, WeightInit, weights_of};
 use firelight_language::{LanguageModel, TextGenerator};
 use firelight_pretrained::{
-    AutoModel, HubFolder, PublishedModel, Structure, Weights, describe, export_gguf, run_folder,
+    AutoModel, HubFolder, PublishedModel, Structure, Weights, describe, export_gguf, run_folder, run_folder_of_floats,
 };
 use firelight_storage::{Checkpoint, ModelFolder, save_weights};
 use safetensors::{Dtype, SafeTensors};
