@@ -35,7 +35,7 @@ impl Vocabulary {
         Self::new((0..=u8::MAX).map(|byte| vec![byte]).collect())
     }
 
-    fn new(mut words: Vec<Vec<u8>>) -> Self {
+    pub(super) fn new(mut words: Vec<Vec<u8>>) -> Self {
         // The byte 0xff is in no text, and marks special tokens in the prefix tree.
         words.iter_mut().filter(|word| word.contains(&0xff) || word.len() > LONGEST).for_each(Vec::clear);
         let mut units: Vec<u32> = (0..words.len() as u32).filter(|&id| is_unit(&words[id as usize])).collect();
