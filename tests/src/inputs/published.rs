@@ -20,6 +20,7 @@ pub(super) fn readers() -> Vec<Reader> {
         model("published-timm", "config.json", |home| copied(home, "timm-distilled"), Names::Anything),
         model("published-pixels", "preprocessor_config.json", prepared_images, Names::Anything),
         model("published-modules", "modules.json", sentence_model, Names::Anything),
+        Reader { name: "gguf", file: GGUF, valid: files_of_llama_cpp, read: open_file, names: Names::Anything },
         Reader {
             name: "sentence-piece",
             file: "spiece.model",
@@ -47,6 +48,8 @@ pub(super) fn readers() -> Vec<Reader> {
         },
     ]
 }
+
+const GGUF: &str = "model.gguf";
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -88,6 +91,20 @@ fn sentence_model(home: &Path) -> Vec<Vec<u8>> {
 fn open(home: &Path) -> Result<(), String> {
     let load = |model: PublishedModel| model.load(&burn::tensor::Device::flex()).map(drop);
     text_of::<(), TaskError>(PublishedModel::open(home).and_then(load))
+}
+
+fn files_of_llama_cpp(home: &Path) -> Vec<Vec<u8>> {
+    let of = |name: &str| fs::read(fixtures().join("gguf_files").join(name)).expect("a fixture");
+    written(home, GGUF, &["llama-plain.gguf", "gpt2-plain.gguf", "qwen2-tied.gguf", "gpt_neox-parallel.gguf"].map(of))
+}
+
+/// The header, the tokenizer, the plan and every number.
+fn open_file(home: &Path) -> Result<(), String> {
+    let all = |model: PublishedModel| {
+        model.tokenizer()?;
+        model.load(&burn::tensor::Device::flex()).map(drop)
+    };
+    text_of::<(), TaskError>(PublishedModel::open(home.join(GGUF)).and_then(all))
 }
 
 fn sentence_piece(home: &Path) -> Vec<Vec<u8>> {
