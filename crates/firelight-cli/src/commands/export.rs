@@ -16,7 +16,7 @@ Examples:
   firelight export runs/stories-1 --to stories.gguf --dtype q8_0
   python -c \"import transformers; print(transformers.AutoModelForCausalLM.from_pretrained('stories'))\"";
 
-/// Write the model of a run, or its adapters alone, as Hugging Face and PEFT have them, with the tokenizer, or as one GGUF file
+/// Write the model of a run as Hugging Face has it, its adapters alone as PEFT has them, or all as one GGUF file
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Export {

@@ -145,11 +145,8 @@ mod fused {
             let (blocks, _) = matrix(format, [300, 512], &Device::flex());
             let x = random(&case, [40, 512], 0).inner();
             let (many, few) = (product(&blocks, format, &x), product(&blocks, format, &x.narrow(0, 7, 1)));
-            assert_close(
-                &few,
-                &TensorData::new(many.iter::<f32>().skip(7 * 300).take(300).collect::<Vec<_>>(), [1, 300]),
-                1e-5,
-            );
+            let row: Vec<f32> = many.iter().skip(7 * 300).take(300).collect();
+            assert_close(&few, &TensorData::new(row, [1, 300]), 1e-3); // Eight bits differ from floats by 0.1.
         }
     }
 
@@ -247,14 +244,14 @@ mod fused {
             let (blocks, _) = matrix(format, [90, 512], &case.device());
             for (dtype, unit) in [(DType::F16, 2f64.powi(-11)), (DType::BF16, 2f64.powi(-8))] {
                 for rows in [3, 40] {
-                    let x = random(&case, [rows, 512], 0).cast(dtype).detach().require_grad();
+                    let x = Tensor::<2>::from_inner(random(&case, [rows, 512], 0).inner().cast(dtype)).require_grad();
                     let b = random(&case, [1, 90], 1).cast(dtype).reshape([90]);
                     let cotangent = random(&case, [rows, 90], 2).cast(dtype);
                     let y = quantized_linear(x.clone(), blocks.clone(), format, Some(b.clone()));
                     let gradient = x.grad(&(y.clone() * cotangent.clone()).sum().backward()).expect("a gradient");
                     assert_eq!((y.dtype(), gradient.dtype()), (dtype, dtype));
 
-                    let wide = x.clone().detach().cast(DType::F32).require_grad();
+                    let wide = Tensor::<2>::from_inner(x.clone().inner().cast(DType::F32)).require_grad();
                     let expected = quantized_linear(wide.clone(), blocks.clone(), format, Some(b.cast(DType::F32)));
                     let grads = (expected.clone() * cotangent.cast(DType::F32)).sum().backward();
                     let expected_gradient = wide.grad(&grads).expect("a gradient");
@@ -307,7 +304,7 @@ mod fused {
             let on = |device: Device| {
                 let (blocks, _) = matrix(format, [30, 512], &device);
                 let x = Tensor::<2>::from_data(TensorData::new(waves(40 * 512, 1.0), [40, 512]), &device);
-                quantized_linear(x, blocks, format, None)
+                quantized_linear(in_eight_bits(x), blocks, format, None)
             };
             assert_close(&on(Device::flex()), &on(Device::ndarray()).into_data(), 1e-3);
         }
