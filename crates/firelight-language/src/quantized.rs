@@ -29,7 +29,7 @@ const FLOAT: usize = 4;
 /// let model = LanguageModelConfig::new(65, 64, 4, 2).init(&Device::flex());
 /// let mix = BlockMix::new(BlockFormat::Q8_0);
 /// let told = mix.report(&model);
-/// assert!(told.bytes_after * 3 < told.bytes_before);
+/// assert!(told.kept.is_empty() && told.bytes_after < told.bytes_before);
 /// assert!(weights_of(&mix.apply(model)).iter().all(|weight| weight.format == Some(BlockFormat::Q8_0)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
