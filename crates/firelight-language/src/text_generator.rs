@@ -103,6 +103,7 @@ impl TextGenerator {
     /// Applies the generation defaults of a published model: its end tokens end a text, and the tokens that it bans are never
     /// written. A prompt gets the tokens in front that the tokenizer's file asks for, such as LLaMA's `<s>`.
     pub fn with_defaults(mut self, defaults: GenerationDefaults) -> Self {
+        self.guesser = self.guesser.map(|guesser| guesser.without_banned(&defaults));
         self.defaults = Some(defaults);
         self
     }

@@ -80,6 +80,7 @@ impl Translator {
 
     /// What the makers of a published model say of its decoding: which tokens end a translation, begin it, or are not in it.
     pub fn with_defaults(mut self, defaults: GenerationDefaults) -> Self {
+        self.guesser = self.guesser.map(|guesser| guesser.without_banned(&defaults));
         self.defaults = defaults;
         self
     }

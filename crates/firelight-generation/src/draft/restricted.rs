@@ -43,6 +43,16 @@ impl<M> Draft<M> {
         &self.model
     }
 
+    /// The most tokens of one guess.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// A `model`, which is [`model`](Self::model) or a view of it for one text, that writes only what may be guessed.
+    pub fn restricted<'m, D>(&self, model: &'m D) -> WithVocabulary<'m, D> {
+        WithVocabulary::new(model, self.vocab_size).banning(self.banned.iter().copied())
+    }
+
     /// Guesses for texts with these options by a `model`: [`model`](Self::model), or a view of it for one text.
     ///
     /// # Errors
@@ -55,7 +65,6 @@ impl<M> Draft<M> {
     where
         D: Autoregressive<Prompt = Vec<Vec<u32>>>,
     {
-        let real = WithVocabulary::new(model, self.vocab_size).banning(self.banned.iter().copied());
-        Ok(DraftModel::of(real, options)?.with_tokens(self.tokens))
+        Ok(DraftModel::of(self.restricted(model), options)?.with_tokens(self.tokens))
     }
 }

@@ -1,6 +1,8 @@
 //! Speculative decoding: what guesses the next tokens for the model to check.
 
-use firelight_generation::{Autoregressive, Draft, GenerationError, GenerationOptions, PromptLookup, TokenStream};
+use firelight_generation::{
+    Autoregressive, Draft, GenerationDefaults, GenerationError, GenerationOptions, PromptLookup, TokenStream,
+};
 use firelight_storage::TaskError;
 
 use super::TextGenerator;
@@ -11,6 +13,16 @@ use crate::model::LanguageModel;
 pub(super) enum Guesser {
     Lookup(PromptLookup),
     Draft(Draft<LanguageModel>),
+}
+
+impl Guesser {
+    /// Never guesses what these defaults ban.
+    pub(super) fn without_banned(self, defaults: &GenerationDefaults) -> Self {
+        match self {
+            Self::Draft(draft) => Self::Draft(draft.without_banned(defaults)),
+            lookup => lookup,
+        }
+    }
 }
 
 impl TextGenerator {

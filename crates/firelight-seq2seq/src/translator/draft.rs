@@ -2,7 +2,9 @@
 
 use burn::tensor::{Device, Int, Tensor};
 use firelight_generation::processors::History;
-use firelight_generation::{Autoregressive, BeamOptions, DecodeState, Draft, Drafter, GenerationError, Hypothesis};
+use firelight_generation::{
+    Autoregressive, BeamOptions, DecodeState, Draft, DraftModel, Drafter, GenerationError, Hypothesis,
+};
 
 use super::guessed::{LogProbabilities, greedy, guessed};
 use crate::data::right_padded;
@@ -21,8 +23,9 @@ pub(super) fn drafted<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
 ) -> Result<Hypothesis, GenerationError> {
     let longest = longest_target(draft.model(), &source);
     let of_source = OfSource { model: draft.model(), source: source.clone() };
-    let of_source = LogProbabilities(&of_source);
-    let drafter = draft.drafter(&of_source, &greedy(options))?;
+    let of_source = draft.restricted(&of_source);
+    let of_source = LogProbabilities(&of_source); // of what may be written, as those of the model
+    let drafter = DraftModel::new(&of_source, &greedy(options))?.with_tokens(draft.tokens());
     guessed(model, source, UpTo { longest, drafter }, options)
 }
 
@@ -96,7 +99,7 @@ mod tests {
     use super::*;
     use crate::model::Seq2SeqConfig;
     use firelight_core::{Init, ParamBuilder, WeightInit};
-    use firelight_generation::{DraftModel, GenerationOptions, TokenStream, WithVocabulary, beam_search};
+    use firelight_generation::{GenerationOptions, TokenStream, WithVocabulary, beam_search};
     use firelight_kernels::assert_close;
 
     /// The token that every target begins with.

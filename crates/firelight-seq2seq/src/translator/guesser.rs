@@ -1,7 +1,7 @@
 //! What guesses the next tokens of a translation, so that the model reads several at once.
 
 use firelight_generation::{
-    BeamOptions, Draft, EarlyStopping, GenerationError, Hypothesis, PromptLookup, WithVocabulary,
+    BeamOptions, Draft, EarlyStopping, GenerationDefaults, GenerationError, Hypothesis, PromptLookup, WithVocabulary,
 };
 use firelight_storage::{InputError, TaskError};
 
@@ -54,6 +54,14 @@ impl Translator {
 }
 
 impl Guesser {
+    /// Never guesses what these defaults ban.
+    pub(super) fn without_banned(self, defaults: &GenerationDefaults) -> Self {
+        match self {
+            Self::Draft(draft) => Self::Draft(draft.without_banned(defaults)),
+            lookup => lookup,
+        }
+    }
+
     /// The translation of one source. Where both sides have one tokenizer, which is `joint`, a look-up looks into the source, too.
     pub(super) fn write(
         &self,

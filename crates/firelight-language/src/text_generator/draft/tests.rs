@@ -1,6 +1,7 @@
 use burn::tensor::Device;
 use firelight_core::ParamBuilder;
 use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_generation::{Drafter, History};
 
 use super::*;
 use crate::text_generator::tests::{config, generator};
@@ -30,4 +31,18 @@ fn guesses_change_no_text_even_far_beyond_the_context() {
         error.to_string(),
         "the draft has another vocabulary: it has `z`, where the model has `h`; take one with the model's own tokenizer"
     );
+}
+
+#[test]
+fn a_ban_that_is_named_after_the_draft_reaches_it() {
+    let text = [0, 1, 2];
+    let first = |generator: &TextGenerator| {
+        let Some(Guesser::Draft(draft)) = &generator.guesser else { panic!("no draft") };
+        let drafter = draft.drafter(draft.model(), &GenerationOptions::new(9).greedy()).unwrap();
+        drafter.with_confidence(0.0).guess(&History::new(&text, text.len()), 1).unwrap()[0]
+    };
+    let drafting = generator().with_draft(generator(), 4).unwrap();
+    let usual = first(&drafting);
+    let banning = serde_json::from_str(&format!(r#"{{"suppress_tokens": [{usual}]}}"#)).unwrap();
+    assert_ne!(first(&drafting.with_defaults(banning)), usual);
 }
