@@ -9,6 +9,8 @@
     python3 pytorch_reference.py train --config bert        # 4L/4H/256, d_ff 1024, length 64, batch 32, 2 classes, vocabulary 8000
     python3 pytorch_reference.py decode --config gpt2       # GPT-2 124M shape: 128-token prompt, 64 greedy tokens with a KV cache
     python3 pytorch_reference.py prefill --config gpt2      # 512-token prompt, one forward pass
+    python3 pytorch_reference.py decode --config llama110m  # LLaMA's parts: 12L/12H/768, d_ff 2,048, vocabulary 32,000, tied head
+    python3 pytorch_reference.py decode --config llama1b    # 22L/32H/2,048 with 4 key/value heads, d_ff 5,632
     python3 pytorch_reference.py attention --length 4096    # one causal attention layer, forward and backward: time and peak memory
 
 Each run prints one JSON line: name, median seconds, tokens per second, threads, peak resident memory in MiB.
@@ -16,8 +18,24 @@ Random weights and ids; nothing is downloaded. Compare only figures taken in the
 the two programs in turn. The device is the GPU with --device cuda. --dtype bf16 uses autocast to train, and weights in bf16
 for decode and prefill.
 """
-import argparse, json, resource, time
-import torch, torch.nn as nn, torch.nn.functional as F
+import argparse, json, resource, sys, time
+
+try:
+    import torch, torch.nn as nn, torch.nn.functional as F
+except ImportError as error:
+    sys.exit(f"the Python package torch is missing ({error}): pip install torch numpy")
+
+# Vocabulary, context, layers, heads, width, rows of a batch.
+GPTS = {
+    "baby": (65, 64, 4, 4, 128, 12),
+    "char6": (65, 256, 6, 6, 384, 8),
+    "char12": (65, 256, 12, 6, 384, 8),
+    "gpt2": (50257, 1024, 12, 12, 768, 8),
+}
+# The same, with heads of keys and values behind the heads, and the inner width behind the width.
+LLAMAS = {"llama110m": (32000, 1024, 12, 12, 12, 768, 2048, 8), "llama1b": (32000, 2048, 22, 32, 4, 2048, 5632, 1)}
+OTHERS = ["seq2seq", "bert", "vit"]
+PREFILL, DECODE = 512, (128, 64)
 
 
 class Attention(nn.Module):
@@ -72,6 +90,69 @@ class Decoder(nn.Module):
         return x @ self.tok.weight.T
 
 
+class GatedBlock(nn.Module):
+    """Pre-norm block of LLaMA: RMSNorm, rotary positions, fewer heads of keys and values, SwiGLU, no biases."""
+
+    def __init__(self, d, h, kv, ff):
+        super().__init__()
+        self.heads, linear = (h, kv), lambda i, o: nn.Linear(i, o, bias=False)
+        self.n1, self.q, self.k, self.v = nn.RMSNorm(d, eps=1e-6), linear(d, d), linear(d, d // h * kv), linear(d, d // h * kv)
+        self.out, self.n2 = linear(d, d), nn.RMSNorm(d, eps=1e-6)
+        self.gate, self.up, self.down = linear(d, ff), linear(d, ff), linear(ff, d)
+
+    def attend(self, x, turn, cache):
+        split = lambda t, n: t.view(x.shape[0], x.shape[1], n, -1).transpose(1, 2)
+        h, kv = self.heads
+        q, k, v = turn(split(self.q(x), h)), turn(split(self.k(x), kv)), split(self.v(x), kv)
+        if cache is not None:
+            if cache:
+                k, v = torch.cat([cache[0], k], 2), torch.cat([cache[1], v], 2)
+            cache[:] = [k, v]
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=q.shape[2] == k.shape[2], enable_gqa=h != kv)
+        return self.out(y.transpose(1, 2).reshape(x.shape))
+
+    def forward(self, x, turn, cache=None):
+        x = x + self.attend(self.n1(x), turn, cache)
+        y = self.n2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+class Llama(nn.Module):
+    def __init__(self, v, t, l, h, kv, d, ff):
+        super().__init__()
+        self.tok, self.norm = nn.Embedding(v, d), nn.RMSNorm(d, eps=1e-6)
+        self.blocks = nn.ModuleList(GatedBlock(d, h, kv, ff) for _ in range(l))
+        half = d // h // 2
+        angle = torch.arange(t)[:, None] * 10000.0 ** (-torch.arange(half) / half)  # [T, E / 2]
+        self.register_buffer("cos", angle.cos(), persistent=False)
+        self.register_buffer("sin", angle.sin(), persistent=False)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, std=0.02)
+
+    def forward(self, ids, caches=None, start=0, last_only=False):
+        cos, sin = (table[start : start + ids.shape[1]] for table in (self.cos, self.sin))
+
+        def turn(x):  # Su et al. 2021, equation 34, halves layout
+            first, second = x.chunk(2, -1)
+            return torch.cat([first * cos - second * sin, second * cos + first * sin], -1).to(x.dtype)
+
+        x = self.tok(ids)
+        for i, b in enumerate(self.blocks):
+            x = b(x, turn, None if caches is None else caches[i])
+        x = self.norm(x[:, -1:] if last_only else x)
+        return x @ self.tok.weight.T
+
+
+def language(config):
+    """A model over tokens, their number, the context and the rows of a batch."""
+    if config in LLAMAS:
+        *shape, b = LLAMAS[config]
+        return Llama(*shape), shape[0], shape[1], b
+    *shape, b = GPTS[config]
+    return Decoder(*shape), shape[0], shape[1], b
+
+
 class Seq2Seq(nn.Module):
     def __init__(self, v, t, l, h, d, ff):
         super().__init__()
@@ -111,9 +192,9 @@ class Encoder(nn.Module):
 
 def training(config, device):
     ids = lambda *s, v: torch.randint(0, v, s, device=device)
-    if config in ("baby", "char6", "gpt2"):
-        v, t, l, h, d, b = {"baby": (65, 64, 4, 4, 128, 12), "char6": (65, 256, 6, 6, 384, 8), "gpt2": (50257, 1024, 12, 12, 768, 8)}[config]
-        m, x, y = Decoder(v, t, l, h, d).to(device), ids(b, t, v=v), ids(b * t, v=v)
+    if config not in OTHERS:
+        m, v, t, b = language(config)
+        m, x, y = m.to(device), ids(b, t, v=v), ids(b * t, v=v)
         return m, (lambda: F.cross_entropy(m(x).view(-1, v), y)), b * t
     if config == "seq2seq":
         v, b, t = 8000, 128, 16
@@ -142,7 +223,7 @@ def timed(f, runs, device):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("what", choices=["train", "decode", "prefill", "attention"])
-    p.add_argument("--config", default=None)
+    p.add_argument("--config", choices=[*GPTS, *LLAMAS, *OTHERS])
     p.add_argument("--length", type=int, default=2048)
     p.add_argument("--runs", type=int, default=10)
     p.add_argument("--threads", type=int, default=0)
@@ -178,9 +259,13 @@ def main():
                 F.scaled_dot_product_attention(q, k, v, is_causal=True).sum().backward()
 
     else:
-        model = Decoder(50257, 1024, 12, 12, 768).eval().to(a.device)
-        prompt = torch.randint(0, 50257, (1, 128 if a.what == "decode" else 512), device=a.device)
-        tokens = 64 if a.what == "decode" else 512
+        if a.config in OTHERS:
+            sys.exit(f"the shape {a.config} is one of train")
+        model, v, longest, _ = language(a.config)
+        if a.what == "decode" and sum(DECODE) > longest:
+            sys.exit(f"decode takes {sum(DECODE)} tokens, and the context of {a.config} is {longest}")
+        model, tokens = model.eval().to(a.device), DECODE[1] if a.what == "decode" else min(PREFILL, longest)
+        prompt = torch.randint(0, v, (1, DECODE[0] if a.what == "decode" else tokens), device=a.device)
         if a.dtype == "bf16":  # weights in bf16: what a user does for inference; autocast would convert them at every step
             model, amp = model.bfloat16(), torch.autocast(a.device, torch.bfloat16, enabled=False)
 
@@ -190,7 +275,7 @@ def main():
                 caches = [[] for _ in model.blocks]
                 ids = model(prompt, caches, last_only=True).argmax(-1)
                 if a.what == "decode":
-                    for i in range(63):
+                    for i in range(tokens - 1):
                         ids = model(ids, caches, prompt.shape[1] + i).argmax(-1)
 
     seconds = timed(step, a.runs, a.device)

@@ -1,31 +1,22 @@
-//! `cargo xtask bench`: Firelight beside a reference program, the two in turn, and how time and memory of attention grow
-//! with its length. The reference takes the flags of `firelight bench` and prints the same JSON. What is measured goes to
-//! the benchmark part of docs/results.md.
+//! `cargo xtask bench`: Firelight beside other programs, two in turn, and how time and memory of attention grow with its
+//! length. The others take the flags of `firelight bench` and print the same JSON. What is measured goes to the benchmark
+//! part of docs/results.md.
+
+mod reference;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use serde_json::Value;
 
-use crate::command::{built, cargo, program, run, workspace_root};
+use crate::command::{built, cargo, run, workspace_root};
+use reference::{Beside, Reference};
 
-/// The program that Firelight is measured beside if no other is named.
+/// The program of PyTorch if no other is named.
 const REFERENCE: &str = "bench/pytorch_reference.py";
-
-/// What is compared, as the arguments of both programs.
-const WORKS: [&str; 8] = [
-    "train --config baby --runs 20",
-    "train --config char6 --runs 3",
-    "train --config seq2seq --runs 5",
-    "train --config bert --runs 10",
-    "train --config vit --runs 10",
-    "prefill --runs 3",
-    "decode --runs 1",
-    "attention --length 4096 --runs 3",
-];
 
 /// What is fitted.
 const PATTERNS: [&str; 7] =
@@ -38,9 +29,18 @@ const END: &str = "<!-- end of benchmarks -->";
 
 #[derive(Args)]
 pub(crate) struct Options {
-    /// The reference: a Python program with the flags of `firelight bench`
+    /// The programs to measure beside
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "pytorch,llama-cpp")]
+    beside: Vec<Beside>,
+    /// The Python program of PyTorch, or another with the flags of `firelight bench`
     #[arg(long, value_name = "FILE", default_value = REFERENCE)]
     reference: PathBuf,
+    /// The interpreter of the Python programs, with torch and llama-cpp-python
+    #[arg(long, value_name = "PROGRAM", default_value = "python3")]
+    python: String,
+    /// Threads of all programs; by default as many as each takes by itself
+    #[arg(long, value_name = "N")]
+    threads: Option<u32>,
     /// How often both programs are run, in turn
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -53,19 +53,15 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn compare(options: &Options) -> Result<()> {
-    let named =
-        if options.reference.exists() { options.reference.clone() } else { workspace_root().join(&options.reference) };
-    let reference = fs::canonicalize(&named).with_context(|| options.reference.display().to_string())?;
+    let found = options.beside.iter().map(|&beside| Reference::find(beside, options));
+    let references = found.collect::<Result<Vec<_>>>()?;
     run("release build", &mut cargo("build --release -p firelight-cli"))?;
-    let mut part = String::from(
-        "| work | tokens per second | reference | ratio | memory above the start, MiB | in all | reference |\n\
-         |---|---|---|---|---|---|---|\n",
-    );
-    for work in WORKS.iter().filter(|work| work.contains(&options.only)) {
-        part += &row(work, &reference, options.rounds)?;
+    let mut part = String::new();
+    for reference in &references {
+        part += &table(reference, options)?;
     }
     part +=
-        "\n| attention, forward and backward | exponent of time | exponent of memory | measured |\n|---|---|---|---|\n";
+        "| attention, forward and backward | exponent of time | exponent of memory | measured |\n|---|---|---|---|\n";
     for pattern in PATTERNS.iter().filter(|pattern| pattern.contains(&options.only)) {
         part += &growth(pattern, options.rounds)?;
     }
@@ -73,11 +69,29 @@ pub(crate) fn compare(options: &Options) -> Result<()> {
     if options.write { write(&part) } else { Ok(()) }
 }
 
+/// A row for each work; nothing where there is none.
+fn table(reference: &Reference, options: &Options) -> Result<String> {
+    let mut rows = String::new();
+    for work in reference.works().iter().filter(|work| work.contains(&options.only)) {
+        rows += &row(&with_threads(work, options.threads), reference, options.rounds)?;
+    }
+    let name = reference.name();
+    let headings =
+        format!("| work | tokens per second | {name} | ratio | memory above the start, MiB | in all | {name} |");
+    Ok(if rows.is_empty() { rows } else { format!("{headings}\n|---|---|---|---|---|---|---|\n{rows}\n") })
+}
+
+fn with_threads(work: &str, threads: Option<u32>) -> String {
+    threads.map_or(work.to_string(), |threads| format!("{work} --threads {threads}"))
+}
+
 /// Both programs in turn; every figure is a median, the ratio that of two.
-fn row(work: &str, reference: &Path, rounds: u32) -> Result<String> {
+fn row(work: &str, reference: &Reference, rounds: u32) -> Result<String> {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let kept = reference.file(work)?;
+    let file = kept.as_ref().map(|(_, file)| file.as_path());
     for round in 0..rounds as usize {
-        theirs.push(json(program("python3", "").arg(reference).args(work.split(' ')))?);
+        theirs.push(json(&mut reference.at(work, file))?);
         ours.push(json(&mut built("release/firelight", &format!("bench {work} --json")))?);
         for key in ["peak_mib", "tokens_per_second"] {
             number(&theirs[round], key)?; // Fails at once where the reference leaves one out.
@@ -164,6 +178,12 @@ mod tests {
     fn a_square_has_the_exponent_two() {
         let lengths = [1.0, 2.0, 4.0];
         assert!((exponent(&lengths, &lengths.map(|length| 3.0 * length * length)) - 2.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn threads_are_those_of_the_programs_where_nobody_says() {
+        assert_eq!(with_threads("decode --runs 1", None), "decode --runs 1");
+        assert_eq!(with_threads("decode --runs 1", Some(2)), "decode --runs 1 --threads 2");
     }
 
     #[test]

@@ -26,8 +26,12 @@ pub(crate) fn program(name: &str, line: &str) -> Command {
 
 /// A program that was built, `release/firelight`, with the arguments of `line`, to be run in the workspace root.
 pub(crate) fn built(name: &str, line: &str) -> Command {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| workspace_root().join("target"), PathBuf::from);
-    program(&target.join(name).to_string_lossy(), line)
+    program(&target().join(name).to_string_lossy(), line)
+}
+
+/// The folder of what cargo builds.
+pub(crate) fn target() -> PathBuf {
+    workspace_root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Runs `command`; an error tells which step failed.

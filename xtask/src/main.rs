@@ -30,7 +30,7 @@ enum Task {
     Check,
     /// Run the tests on one device
     Test(test::Options),
-    /// Measure Firelight beside a reference program, the two in turn
+    /// Measure Firelight beside PyTorch and llama.cpp, two programs in turn
     Bench(bench::Options),
     /// Train the recipe for a CPU here and in PyTorch and compare the losses
     Losses(losses::Options),

@@ -193,7 +193,7 @@ pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Pat
 }
 
 /// Writes the model of a run folder into one GGUF file, with its tokenizer and chat template. Matrices get the type `dtype`: f32, f16, bf16,
-/// q8_0, q4_0, q4_k or q6_k; all else stays f32. Returns what is worth telling: matrices whose rows no whole number of blocks holds, which
+/// q8_0, q4_0, q4_k (the embedding and the head then q6_k) or q6_k; all else stays f32. Returns what is worth telling: matrices whose rows no whole number of blocks holds, which
 /// are f16, a tokenizer that llama.cpp has none of, and what llama.cpp reads in another way than the file says it.
 ///
 /// # Errors

@@ -58,6 +58,9 @@ fn an_option_of_another_benchmark_is_refused() {
         ("prefill --length 64", "--length is for attention, gated-delta"),
         ("decode --recompute blocks", "--recompute is for train"),
         ("attention --config baby", "--config is for train, prefill and decode"),
+        ("train --keep a.gguf", "--keep is for prefill and decode"),
+        ("train --dtype q8_0", "blocks of q8_0 have no gradient and are for prefill and decode"),
+        ("attention --dtype q4_k", "blocks of q4_k have no gradient"),
     ] {
         firelight(format!("bench {words} --runs 1").split(' ')).fails(USER, &[expected]);
     }
@@ -79,6 +82,41 @@ fn a_benchmark_prints_one_line_for_each_length() {
     assert!(lines.len() == 3 && lines[0].contains(&"MS/STEP") && lines[0].contains(&"TOKENS/S"), "{table}");
     firelight(["bench", "attention", "--kv-heads", "3"]).fails(USER, &["'3'", "divisor of 8"]);
     firelight(["bench", "attention", "--pattern", "wide"]).fails(USER, &["'wide'", "window:256"]);
+}
+
+#[test]
+fn a_file_that_is_not_to_be_kept_is_refused_before_it_is_measured() {
+    let home = tempfile::tempdir().unwrap();
+    let path = |name: &str| home.path().join(name).to_str().unwrap().to_string();
+    std::fs::write(path("there.gguf"), "").unwrap();
+    for (file, more, expected) in [
+        ("there.gguf", "", "there.gguf` is there already"),
+        ("model.bin", "", "model.bin` is not called as a GGUF file"),
+        ("model.gguf", "--threads=1,2", "--keep writes one file"),
+        ("model.gguf", "--runs=1", "needs 257 tokens"),
+    ] {
+        let bench = ["bench", "prefill", "--config", "baby", "--keep", &path(file)].map(str::to_string);
+        let more = Some(more.to_string()).filter(|more| !more.is_empty());
+        firelight(bench.into_iter().chain(more)).fails(USER, &[expected]);
+    }
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 1, "nothing is left");
+}
+
+#[test]
+fn a_benchmark_prints_one_line_for_each_number_of_threads() {
+    let bench = "bench prefill --config baby --dtype q8_0 --device cpu --runs 1 --threads 1,2";
+    let finished = firelight(bench.split(' ').chain(["--json"])).succeeds();
+    let lines: Vec<Value> = finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{}", finished.stdout);
+    for (line, threads) in lines.iter().zip([1, 2]) {
+        assert!(line["threads"] == threads && line["dtype"] == "q8_0" && line["name"] == "prefill-baby", "{line}");
+    }
+    let table = firelight(bench.split(' ')).succeeds().stdout;
+    let lines: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!(
+        lines.iter().map(|line| line[..2].to_vec()).collect::<Vec<_>>(),
+        [["BENCHMARK", "THREADS"], ["prefill-baby", "1"], ["prefill-baby", "2"],]
+    );
 }
 
 #[test]

@@ -25,6 +25,9 @@ use crate::{HubFolder, Structure, View};
 /// Tensors that are looked up by position, which llama.cpp keeps in single precision.
 const POSITIONS: &str = "position_embd.weight";
 
+/// The embedding and the head, which have more bits than layers of `q4_k`: as the mix of a language model has it.
+const ENDS: [&str; 2] = ["token_embd.weight", "output.weight"];
+
 /// The numbers that llama.cpp has for the types of whole files.
 const FILE_TYPES: [(&str, u32); 7] =
     [("f32", 0), ("f16", 1), ("q4_0", 2), ("q8_0", 7), ("q4_k", 14), ("q6_k", 18), ("bf16", 32)];
@@ -184,6 +187,10 @@ fn in_blocks(numbers: &[f32], format: BlockFormat) -> Vec<u8> {
 
 /// The type of a tensor: vectors and positions stay as they are, and so do, in half precision, matrices that blocks do not fit.
 fn fitting(name: &str, shape: &[usize], wanted: Format) -> Format {
+    let wanted = match wanted {
+        Format::Blocks(BlockFormat::Q4K) if ENDS.contains(&name) => Format::Blocks(BlockFormat::Q6K),
+        other => other,
+    };
     match shape {
         [_, .., width] if name != POSITIONS => {
             if wanted.row_bytes(*width).is_some() {

@@ -165,6 +165,21 @@ fn transposed_and_split_matrices_have_the_rows_of_the_file() {
     assert_eq!(halves.concat(), stored(&file, "blk.0.ffn_up.weight"));
 }
 
+/// As the mix of a language model in blocks of four bits has it.
+#[test]
+fn embedding_and_head_have_more_bits_than_layers_of_q4_k() {
+    let home = tempfile::tempdir().unwrap();
+    let sizes = json!({"hidden_size": 256, "head_dim": 64, "intermediate_size": 256});
+    let file = written("llama-plain", &sizes, "q4_k", home.path());
+    let run = PublishedModel::open(&file).unwrap().import(home.path().join("blocks")).unwrap();
+    let formats = run.read_quantization().unwrap().expect("blocks");
+    all_in_blocks(&run, &formats);
+    for (path, format) in &formats {
+        let is_end = ["embedding.weight", "head.weight"].contains(&path.as_str());
+        assert_eq!(format, if is_end { "q6_k" } else { "q4_k" }, "{path}");
+    }
+}
+
 #[test]
 fn matrices_whose_rows_are_no_whole_blocks_stay_floats() {
     let home = tempfile::tempdir().unwrap();

@@ -2,25 +2,32 @@
 //! and ids; the shapes, the loss, the clipping and the optimiser are those of the field's usual small references, so that
 //! another framework can be measured beside it. Compare only figures of one run on one machine, the programs in turn.
 
+mod dtype;
+mod inference;
+mod keep;
 mod measure;
 mod pattern;
+mod repeat;
+mod shape;
 mod workload;
 
-use std::process::Command;
+use std::path::PathBuf;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, ensure};
 use burn::tensor::DType;
 use clap::ValueEnum;
 use firelight::device::{self, NamedDevice};
 use firelight::kernels::kernel_path;
-use firelight::training::{Precision, Recompute};
+use firelight::training::Recompute;
 use serde_json::json;
 
-use super::precision;
 use crate::failure::Mistake;
 use crate::output;
+use dtype::Dtype;
 use measure::{Measurement, measure};
 use pattern::Pattern;
+use repeat::repeat;
+use shape::Shape;
 use workload::Workload;
 
 /// Tokens of `attention` where nobody says.
@@ -28,6 +35,9 @@ const LENGTH: u32 = 2048;
 
 /// Query heads of `attention`.
 const HEADS: usize = 8;
+
+/// All threads.
+const ALL: u32 = 0;
 
 /// The pattern where nobody says.
 const CAUSAL: &str = "causal";
@@ -45,6 +55,8 @@ Patterns of attention:
 Examples:
   firelight bench train --config char6
   firelight bench decode --dtype bf16 --device cuda
+  firelight bench decode --config llama110m --dtype q8_0 --threads 1,2,4
+  firelight bench prefill --config llama110m --dtype q8_0 --keep model.gguf
   firelight bench attention --lengths 1024,4096,16384 --pattern window:256 --json
   firelight bench gated-delta --lengths 1024,4096,16384";
 
@@ -70,18 +82,22 @@ pub(crate) struct Bench {
     /// Measured runs after one to warm up; the median counts
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     runs: u32,
-    /// Threads of the CPU backends; 0 takes all
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=1024))]
-    threads: u32,
+    /// Threads of the CPU backends; 0 takes all; several numbers are measured in turn, each in a process of its own
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [ALL],
+        value_parser = clap::value_parser!(u32).range(0..=1024))]
+    threads: Vec<u32>,
     /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
     /// What a step of `train` computes twice to save memory: none, blocks or burn
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// Type to compute in: f32, bf16 or f16; parameters too, except in training
-    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision::parse)]
-    dtype: Precision,
+    /// Type to compute in: f32, bf16 or f16 (parameters too, except in training); or blocks: q8_0, q4_0, q4_k, q6_k
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    dtype: Dtype,
+    /// New GGUF file for the model that prefill or decode measures, with its matrices in the type that is measured
+    #[arg(long, value_name = "FILE")]
+    keep: Option<PathBuf>,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -111,24 +127,11 @@ impl What {
     fn has_lengths(self) -> bool {
         matches!(self, Self::Attention | Self::GatedDelta | Self::GatedDeltaStep)
     }
-}
 
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Shape {
-    /// 4 layers, 4 heads, width 128, 12 windows of 64 characters
-    Baby,
-    /// 6 layers, 6 heads, width 384, 8 windows of 256 characters
-    Char6,
-    /// The same with 12 layers
-    Char12,
-    /// GPT-2 124M: 12 layers, 12 heads, width 768, 8 windows of 1,024 tokens
-    Gpt2,
-    /// An encoder-decoder: 3 layers each, 8 heads, width 256, 128 pairs of 16 tokens a side
-    Seq2seq,
-    /// A text encoder with a class token: 4 layers, 4 heads, width 256, 32 texts of 64 tokens, 2 classes
-    Bert,
-    /// A vision transformer: 6 layers, 4 heads, width 128, 128 images of 28 x 28 pixels in patches of 4
-    Vit,
+    /// Whether a language model reads or writes.
+    fn is_inference(self) -> bool {
+        matches!(self, Self::Prefill | Self::Decode)
+    }
 }
 
 fn recompute(text: &str) -> Result<Recompute, String> {
@@ -143,13 +146,16 @@ fn kv_heads(text: &str) -> Result<usize, String> {
 
 impl Bench {
     pub(crate) fn run(self) -> Result<()> {
-        if self.what.has_lengths() && self.length.len() > 1 {
-            let repeat = |(index, length): (usize, &u32)| repeat_with(*length, index > 0);
-            return self.length.iter().enumerate().try_for_each(repeat);
-        }
         self.check()?;
+        self.check_blocks_and_file()?;
+        if self.threads.len() > 1 {
+            return repeat("--threads", &self.threads);
+        }
+        if self.what.has_lengths() && self.length.len() > 1 {
+            return repeat("--length", &self.length);
+        }
         let chosen = device::choose(self.device.as_deref())?;
-        self.dtype.check(&chosen.device)?;
+        self.dtype.check(&chosen)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
         let report = match (self.json, self.no_headings) {
@@ -174,14 +180,31 @@ impl Bench {
             (!attends && self.kv_heads != HEADS, "--kv-heads", "attention"),
             (self.what != What::Train && self.recompute != Recompute::None, "--recompute", "train"),
             (self.what.has_lengths() && self.config.is_some(), "--config", "train, prefill and decode"),
+            (!self.what.is_inference() && self.keep.is_some(), "--keep", "prefill and decode"),
         ];
         let found = of_others.into_iter().find(|(is_given, ..)| *is_given);
         let refused = |(_, option, those)| Mistake(format!("{option} is for {those}: leave it out"));
         found.map_or(Ok(()), |found| Err(refused(found).into()))
     }
 
+    /// Refuses blocks where nothing multiplies them, and a file that could not be written in the end.
+    fn check_blocks_and_file(&self) -> Result<()> {
+        let dtype = self.dtype;
+        let blocks =
+            || format!("blocks of {dtype} have no gradient and are for prefill and decode: take f32, bf16 or f16");
+        ensure!(self.what.is_inference() || !dtype.is_blocks(), Mistake(blocks()));
+        let Some(file) = &self.keep else { return Ok(()) };
+        let (is_one, name) = (self.threads.len() == 1, file.display());
+        ensure!(is_one, Mistake("--keep writes one file: give --threads one number".into()));
+        let is_named = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf"));
+        ensure!(is_named, Mistake(format!("--keep `{name}` is not called as a GGUF file: end it in .gguf")));
+        ensure!(!file.exists(), Mistake(format!("`{name}` is there already: choose another file with --keep")));
+        Ok(())
+    }
+
+    /// How many threads are asked for, first.
     pub(crate) fn threads(&self) -> usize {
-        self.threads as usize
+        self.threads.first().map_or(0, |&threads| threads as usize)
     }
 
     fn shape(&self) -> Shape {
@@ -190,12 +213,13 @@ impl Bench {
 
     fn to_json(&self, workload: &Workload, found: &Measurement, chosen: &NamedDevice) -> String {
         let attends = self.what == What::Attention;
+        let floats = self.dtype.floats().dtype().map_or(DType::F32, DType::from);
         // The fields of the reference, whose programs may be compiled, and then those of our own.
         let line = json!({
             "name": workload.name,
             "framework": concat!("firelight ", env!("CARGO_PKG_VERSION")),
             "device": chosen.name,
-            "kernels": kernel_path(&chosen.device, self.dtype.dtype().map_or(DType::F32, DType::from)).to_string(),
+            "kernels": kernel_path(&chosen.device, floats).to_string(),
             "dtype": self.dtype.to_string(),
             "compile": false,
             "threads": measure::threads(),
@@ -211,32 +235,18 @@ impl Bench {
 }
 
 fn headings() -> String {
-    row("BENCHMARK", ["MS/STEP", "TOKENS/S", "PEAK MIB", "ABOVE START"].map(str::to_string))
+    row("BENCHMARK", ["THREADS", "MS/STEP", "TOKENS/S", "PEAK MIB", "ABOVE START"].map(str::to_string))
 }
 
 fn to_text(workload: &Workload, found: &Measurement) -> String {
     let size = |mebibytes: Option<f64>| mebibytes.map_or("unknown".into(), |mebibytes| format!("{mebibytes:.0}"));
     let (milliseconds, rate) = (1e3 * found.seconds, workload.tokens as f64 / found.seconds);
-    let numbers =
-        [format!("{milliseconds:.2}"), format!("{rate:.1}"), size(found.peak_mib), size(found.above_start_mib)];
-    row(&workload.name, numbers)
+    let [peak, above] = [found.peak_mib, found.above_start_mib].map(size);
+    let threads = measure::threads().to_string();
+    row(&workload.name, [threads, format!("{milliseconds:.2}"), format!("{rate:.1}"), peak, above])
 }
 
 /// A line of the table.
-fn row(name: &str, [step, rate, peak, above]: [String; 4]) -> String {
-    format!("{name:<30} {step:>10} {rate:>14} {peak:>9} {above:>12}\n")
-}
-
-/// The same measurement for one length alone: memory that an earlier one left behind would hide what the next one takes.
-fn repeat_with(length: u32, follows_another: bool) -> Result<()> {
-    let mut arguments: Vec<String> = std::env::args().skip(1).collect();
-    let place = arguments.iter().position(|argument| argument.starts_with("--length")).context("--length was given")?;
-    let is_joined = arguments[place].contains('=');
-    arguments.splice(place..if is_joined { place + 1 } else { place + 2 }, [format!("--length={length}")]);
-    if follows_another {
-        arguments.push("--no-headings".into());
-    }
-    let status = Command::new(std::env::current_exe()?).args(arguments).status()?;
-    anyhow::ensure!(status.success(), "the measurement of length {length} failed");
-    Ok(())
+fn row(name: &str, [threads, step, rate, peak, above]: [String; 5]) -> String {
+    format!("{name:<30} {threads:>7} {step:>10} {rate:>14} {peak:>9} {above:>12}\n")
 }

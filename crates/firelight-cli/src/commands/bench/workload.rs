@@ -1,6 +1,6 @@
 //! What is measured: one step of each kind of work.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use burn::tensor::{Device, Distribution, FloatDType, Int, Tensor};
 use clap::ValueEnum;
 use firelight::classification::{
@@ -8,10 +8,10 @@ use firelight::classification::{
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
 use firelight::kernels::{AttentionMask, AttentionOptions, attention, awake};
-use firelight::language::{LanguageModel, LanguageModelConfig, LmBatch, LmTask};
+use firelight::language::{LmBatch, LmTask};
 use firelight::nn::{
     Activation, AttentionConfig, AttentionContext, Cache, GatedDelta, GatedDeltaConfig, LayerContext, LayerPass,
-    LossConfig, PairRule, ParamBuilder, Pass, SequenceInput, TokenMixer, TransformerConfig,
+    LossConfig, PairRule, ParamBuilder, Pass, TokenMixer, TransformerConfig,
 };
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask, Tying};
 use firelight::training::{
@@ -19,23 +19,20 @@ use firelight::training::{
 };
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
-use super::{Bench, HEADS, Shape, What};
-use crate::failure::Mistake;
+use super::inference::{decode, prefill};
+use super::shape::Shape;
+use super::{Bench, HEADS, What};
 
-/// Tokens of a prompt that is only read, where the context holds as many.
-const PREFILL: usize = 512;
-/// Tokens of a prompt that is continued, and of its continuation.
-const DECODE: [usize; 2] = [128, 64];
 /// Pairs of a batch, and tokens of either side of a pair.
-const PAIRS: [usize; 2] = [128, 16];
+pub(super) const PAIRS: [usize; 2] = [128, 16];
 /// Texts of a batch, and tokens of a text with its class token.
-const TEXTS: [usize; 2] = [32, 65];
+pub(super) const TEXTS: [usize; 2] = [32, 65];
 
 /// Images of a batch.
-const IMAGES: usize = 128;
+pub(super) const IMAGES: usize = 128;
 
 /// What is done again and again.
-type Step = Box<dyn FnMut() -> Result<()> + Send>;
+pub(super) type Step = Box<dyn FnMut() -> Result<()> + Send>;
 
 /// A step that can be repeated.
 pub(super) struct Workload {
@@ -83,30 +80,6 @@ fn name(bench: &Bench) -> String {
 /// The name of a choice on the command line.
 fn called(choice: impl ValueEnum) -> String {
     choice.to_possible_value().map_or(String::new(), |value| value.get_name().to_string())
-}
-
-impl Shape {
-    fn config(self) -> Result<LanguageModelConfig> {
-        Ok(match self {
-            Self::Baby => LanguageModelConfig::new(65, 128, 4, 4).with_max_seq_len(64),
-            Self::Char6 => LanguageModelConfig::new(65, 384, 6, 6).with_max_seq_len(256),
-            Self::Char12 => LanguageModelConfig::new(65, 384, 6, 12).with_max_seq_len(256),
-            Self::Gpt2 => LanguageModelConfig::new(50_257, 768, 12, 12).with_max_seq_len(1024),
-            Self::Seq2seq | Self::Bert | Self::Vit => {
-                bail!(Mistake("the shapes seq2seq, bert and vit are those of `bench train`".into()))
-            }
-        })
-    }
-
-    fn batch_size(self) -> usize {
-        match self {
-            Self::Baby => 12,
-            Self::Char6 | Self::Char12 | Self::Gpt2 => 8,
-            Self::Seq2seq => PAIRS[0],
-            Self::Bert => TEXTS[0],
-            Self::Vit => IMAGES,
-        }
-    }
 }
 
 /// Forward, backward, clipping to norm 1 and AdamW, through the trainer that `firelight train` drives.
@@ -169,60 +142,11 @@ fn training_device(recompute: Recompute, device: &Device) -> Result<Device> {
 
 /// The step of a training, on one batch again and again.
 fn steps<M: Objective<Batch: Clone>>(bench: &Bench, task: TrainingModule<M>, batch: M::Batch) -> Step {
-    let task = task.with_recompute(bench.recompute).with_precision(bench.dtype);
+    let task = task.with_recompute(bench.recompute).with_precision(bench.dtype.floats());
     let schedule = ScheduleConfig { kind: ScheduleKind::Constant, warmup_steps: 0, ..ScheduleConfig::default() };
     let scale = task.loss_scale();
     let mut trainer = Trainer::new(task, OptimizerConfig::default(), schedule, 0).with_loss_scale(scale);
     Box::new(move || Ok(trainer.step(batch.clone()).map(drop)?))
-}
-
-fn prefill(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
-    let inference = Inference::new(bench, device)?;
-    let length = PREFILL.min(inference.model.max_seq_len());
-    let prompt = ids([1, length], inference.model.vocab_size(), device);
-    Ok((length, Box::new(move || read(inference.next(prompt.clone(), &mut inference.model.cache())))))
-}
-
-fn decode(bench: &Bench, device: &Device) -> Result<(usize, Step)> {
-    let inference = Inference::new(bench, device)?;
-    let ([prompt, length], context) = (DECODE, inference.model.max_seq_len());
-    if prompt + length > context {
-        let needed = prompt + length;
-        bail!(Mistake(format!(
-            "`bench decode` takes {needed} tokens, and the context of this shape is {context}: take gpt2"
-        )));
-    }
-    let prompt = ids([1, prompt], inference.model.vocab_size(), device);
-    let step: Step = Box::new(move || {
-        let mut cache = inference.model.cache();
-        let mut token = inference.next(prompt.clone(), &mut cache);
-        for _ in 1..length {
-            token = inference.next(token, &mut cache);
-        }
-        read(token)
-    });
-    Ok((length, step))
-}
-
-/// A language model whose parameters lie in the type that it computes in.
-struct Inference {
-    model: LanguageModel,
-}
-
-impl Inference {
-    fn new(bench: &Bench, device: &Device) -> Result<Self> {
-        let model = bench.shape().config()?.init_with(&ParamBuilder::new(device, 0));
-        Ok(Self { model: bench.dtype.dtype().into_iter().fold(model, LanguageModel::cast) })
-    }
-
-    /// The most probable token after the last of `tokens`, `[1, T] -> [1, 1]`.
-    fn next(&self, tokens: Tensor<2, Int>, cache: &mut Cache) -> Tensor<2, Int> {
-        let (last, mut pass) = (tokens.dims()[1] - 1, Pass::cached(cache));
-        awake(&tokens.device(), || {
-            let hidden = self.model.hidden(tokens, &SequenceInput::default(), &mut pass).narrow(1, last, 1);
-            self.model.logits(hidden).argmax(2).squeeze_dim(2)
-        })
-    }
 }
 
 /// One attention of 8 heads of 64, and the gradients of the sum of its output; in half precision with the casts there and back.
@@ -232,7 +156,7 @@ fn attend(bench: &Bench, device: &Device) -> Step {
         Tensor::<4>::random([1, heads, length, 64], Distribution::Normal(0.0, 1.0), &device).require_grad()
     };
     let [query, key, value] = [HEADS, bench.kv_heads, bench.kv_heads].map(random);
-    let dtype = bench.dtype.dtype().unwrap_or(FloatDType::F32);
+    let dtype = bench.dtype.floats().dtype().unwrap_or(FloatDType::F32);
     let options = AttentionOptions::default().with_mask(AttentionMask::rule(bench.pattern.rule.clone()));
     Box::new(move || {
         let [query, key, value] = [&query, &key, &value].map(|x| x.clone().cast(dtype));
@@ -281,45 +205,6 @@ fn causal() -> LayerContext {
     LayerContext { attention, ..LayerContext::default() }
 }
 
-fn ids(shape: [usize; 2], vocab_size: usize, device: &Device) -> Tensor<2, Int> {
+pub(super) fn ids(shape: [usize; 2], vocab_size: usize, device: &Device) -> Tensor<2, Int> {
     Tensor::<2>::random(shape, Distribution::Uniform(0.0, vocab_size as f64), device).int()
-}
-
-/// Waits for a result, which a lazy backend might else never compute.
-fn read(result: Tensor<2, Int>) -> Result<()> {
-    result.try_into_data()?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use burn::module::{Module, ModuleVisitor, Param};
-    use burn::tensor::DType;
-    use clap::Parser;
-
-    #[derive(Parser)]
-    struct Line {
-        #[command(flatten)]
-        bench: Bench,
-    }
-
-    struct Types(Vec<DType>);
-
-    impl ModuleVisitor for Types {
-        fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-            self.0.push(param.val().dtype());
-        }
-    }
-
-    #[test]
-    fn parameters_lie_in_the_type_that_is_asked_for() {
-        for (name, dtype) in [("f32", DType::F32), ("bf16", DType::BF16), ("f16", DType::F16)] {
-            let bench = Line::parse_from(["firelight", "decode", "--config", "baby", "--dtype", name]).bench;
-            let inference = Inference::new(&bench, &Device::flex()).unwrap();
-            let mut types = Types(Vec::new());
-            inference.model.visit(&mut types);
-            assert!(types.0.len() > 8 && types.0.iter().all(|found| *found == dtype), "{name}: {:?}", types.0);
-        }
-    }
 }
