@@ -7,7 +7,7 @@ use crate::embedding::{TokenEmbedding, TokenEmbeddingConfig};
 use crate::error::{Checks, ConfigError, expect_valid};
 use crate::init::{Init, ParamBuilder};
 use crate::linear::{Linear, LinearConfig};
-use crate::weight::{Layout, Weight};
+use crate::weight::{Weight, WeightLayout};
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::LogitMap;
@@ -201,15 +201,16 @@ impl LmHead {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`
     pub fn lazy(&self, hidden: Tensor<3>, embedding: &TokenEmbedding) -> LazyLogits {
-        let map = match &self.weight {
-            Some(weight) => weight.logit_map(Layout::Columns),
-            None => embedding.weight.logit_map(Layout::Rows),
-        };
-        let map = map.with_bias(self.bias.as_ref().map(Param::val));
         let hidden = match &self.projection {
             Some(projection) => projection.forward(hidden),
             None => hidden,
         };
+        let (weight, role) = match &self.weight {
+            Some(weight) => (weight, WeightLayout::Columns),
+            None => (&embedding.weight, WeightLayout::Rows),
+        };
+        weight.note_input(&hidden);
+        let map = weight.logit_map(role).with_bias(self.bias.as_ref().map(Param::val));
         LazyLogits::new(hidden, map.with_scale(self.scale).with_soft_cap(self.soft_cap))
     }
 }

@@ -112,4 +112,7 @@ pub use vision::{
     Distillation, ImagePooling, PatchCoordinates, PatchEmbedding, PatchPosition, VisionTransformer,
     VisionTransformerConfig, resize_positions,
 };
-pub use weight::{Weight, WeightEntry, dequantize, quantize, weights_of, with_blocks};
+pub use weight::{
+    Importance, Weight, WeightEntry, WeightLayout, dequantize, importance_of, quantize, quantize_by, weights_of,
+    with_blocks,
+};

@@ -2,19 +2,22 @@
 //!
 //! A layer is built with floats. [`quantize`] turns the matrices of a model that is loaded into blocks, [`with_blocks`] those of a model
 //! that is to be loaded from a file of blocks. Blocks are for inference: they have no gradient and are never trained. The input of a layer
-//! has its gradient, so that adapters in front of it and beside it learn.
+//! has its gradient, so that adapters in front of it and beside it learn. [`importance_of`] measures what weights are multiplied by, and
+//! [`quantize_by`] rounds by it.
 //!
 //! The path of the parameter is that of the layer's field, whether it holds floats or blocks. A visitor or mapper meets blocks as integers of
 //! the type `u8` in the variant of an enum that is named after the format, and what leaves out the names of variants, as the weight file
 //! does, sees the same path.
 
 mod convert;
+mod importance;
 mod module;
 
 #[cfg(test)]
 mod tests;
 
-pub use convert::{WeightEntry, dequantize, quantize, weights_of, with_blocks};
+pub use convert::{WeightEntry, dequantize, quantize, quantize_by, weights_of, with_blocks};
+pub use importance::{Importance, importance_of};
 pub(crate) use module::format_in;
 
 use std::ops::Range;
@@ -40,7 +43,7 @@ use firelight_kernels::{
 #[derive(Debug, Clone)]
 pub struct Weight {
     numbers: Numbers,
-    layout: Layout,
+    layout: WeightLayout,
 }
 
 #[derive(Debug, Clone)]
@@ -57,15 +60,24 @@ struct Blocks {
 }
 
 /// What is a row of blocks. The numbers of a row are those of one sum.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::{LinearConfig, TokenEmbeddingConfig, WeightLayout, weights_of};
+///
+/// let (map, table) = (LinearConfig::new(64, 3).init(&Device::flex()), TokenEmbeddingConfig::new(3, 64).init(&Device::flex()));
+/// assert_eq!(weights_of(&map)[0].layout, WeightLayout::Columns); // Parameters are `[64, 3]`
+/// assert_eq!(weights_of(&table)[0].layout, WeightLayout::Rows); // and `[3, 64]`; both have 3 rows of 64 numbers.
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub enum WeightLayout {
     /// A column of a linear map, `[I, O]`, which makes one output.
     Columns,
     /// A row of a table, `[V, D]`, which is one token.
     Rows,
 }
 
-impl Layout {
+impl WeightLayout {
     /// Rows of blocks and their width, of a matrix of this shape; and the other way round.
     fn swap(self, [first, second]: [usize; 2]) -> [usize; 2] {
         match self {
@@ -94,7 +106,7 @@ impl Blocks {
     }
 
     /// The matrix, laid out row by row.
-    fn into_floats(self, layout: Layout) -> Param<Tensor<2>> {
+    fn into_floats(self, layout: WeightLayout) -> Param<Tensor<2>> {
         let matrix = layout.transposed(self.dequantized());
         let data = matrix.into_data();
         Param::initialized(self.bytes.id, Tensor::from_data(data, &self.bytes.lazy_device()))
@@ -111,12 +123,12 @@ impl From<Param<Tensor<2>>> for Weight {
 impl Weight {
     /// The floats of a linear map, `[I, O]`; blocks would lie along `I`.
     pub fn of_map(param: Param<Tensor<2>>) -> Self {
-        Self { numbers: Numbers::Floats(param), layout: Layout::Columns }
+        Self { numbers: Numbers::Floats(param), layout: WeightLayout::Columns }
     }
 
     /// The floats of a table that is looked up, `[V, D]`; blocks would lie along `D`.
     pub fn of_table(param: Param<Tensor<2>>) -> Self {
-        Self { numbers: Numbers::Floats(param), layout: Layout::Rows }
+        Self { numbers: Numbers::Floats(param), layout: WeightLayout::Rows }
     }
 
     /// The matrix as floats. Blocks are taken apart, to single precision.
@@ -184,10 +196,18 @@ impl Weight {
         Self { numbers: Numbers::Floats(param), layout: self.layout }
     }
 
+    /// Tells whoever measures it what the matrix is multiplied by, `[..., I]`.
+    pub(crate) fn note_input<const D: usize>(&self, x: &Tensor<D>) {
+        importance::note(self.id(), x);
+    }
+
     /// `x matrix + bias`, `[..., I] -> [..., O]`.
     pub(crate) fn product<const D: usize>(&self, x: Tensor<D>, bias: Option<Tensor<1>>) -> Tensor<D> {
+        self.note_input(&x);
         match (&self.numbers, self.layout) {
-            (Numbers::Blocks(blocks), Layout::Columns) => quantized_linear(x, blocks.bytes.val(), blocks.format, bias),
+            (Numbers::Blocks(blocks), WeightLayout::Columns) => {
+                quantized_linear(x, blocks.bytes.val(), blocks.format, bias)
+            }
             _ => {
                 let matrix = self.val_for(&x);
                 linear(x, matrix, bias)
@@ -202,8 +222,9 @@ impl Weight {
         columns: Range<usize>,
         bias: Option<Tensor<1>>,
     ) -> Tensor<D> {
+        self.note_input(&x);
         match (&self.numbers, self.layout) {
-            (Numbers::Blocks(blocks), Layout::Columns) => {
+            (Numbers::Blocks(blocks), WeightLayout::Columns) => {
                 let bytes = blocks.bytes.val().narrow(0, columns.start, columns.len());
                 quantized_linear(x, bytes, blocks.format, bias)
             }
@@ -217,19 +238,21 @@ impl Weight {
     /// The rows of a table, `[B, T] -> [B, T, D]`.
     pub(crate) fn look_up(&self, tokens: Tensor<2, Int>) -> Tensor<3> {
         match (&self.numbers, self.layout) {
-            (Numbers::Blocks(blocks), Layout::Rows) => quantized_embedding(blocks.bytes.val(), blocks.format, tokens),
+            (Numbers::Blocks(blocks), WeightLayout::Rows) => {
+                quantized_embedding(blocks.bytes.val(), blocks.format, tokens)
+            }
             _ => embedding(self.val(), tokens),
         }
     }
 
     /// The map from vectors to logits of a matrix that is a linear map, `[D, V]`, or a table, `[V, D]`.
-    pub(crate) fn logit_map(&self, role: Layout) -> LogitMap {
+    pub(crate) fn logit_map(&self, role: WeightLayout) -> LogitMap {
         match (&self.numbers, role) {
             (Numbers::Blocks(blocks), _) if self.layout == role => {
                 LogitMap::of_blocks(blocks.bytes.val(), blocks.format)
             }
-            (_, Layout::Columns) => LogitMap::new(self.val()),
-            (_, Layout::Rows) => LogitMap::new(self.val().transpose()),
+            (_, WeightLayout::Columns) => LogitMap::new(self.val()),
+            (_, WeightLayout::Rows) => LogitMap::new(self.val().transpose()),
         }
     }
 

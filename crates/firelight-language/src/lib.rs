@@ -6,7 +6,8 @@
 //!    is a whole training.
 //! 4. inference.rs: the model implements [`Autoregressive`](firelight_generation::Autoregressive); [`TextGenerator`] loads
 //!    a run folder and continues prompts, and scores given texts by [`ScoreOptions`] (score.rs); [`ChatSession`] (chat/) is a
-//!    conversation by a chat template; [`BlockMix`] (quantized.rs) puts its matrices into blocks of 8 or 4 bits.
+//!    conversation by a chat template; [`BlockMix`] (quantized.rs) puts its matrices into blocks of 8 or 4 bits, by what
+//!    calibration.rs measures on a text.
 //!
 //! Without the feature `train` only the model and the generation are built, and `burn-train` is not.
 //!
@@ -21,6 +22,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod calibration;
 mod chat;
 mod data;
 mod inference;
@@ -35,13 +37,14 @@ mod training;
 
 #[cfg(feature = "train")]
 pub use burn::train::Interrupter;
+pub use calibration::CalibrationOptions;
 pub use chat::{ChatAnswer, ChatMessage, ChatSession};
 pub use data::{LmBatch, LmBatcher};
 #[cfg(feature = "train")]
 pub use firelight_training::RunRequest;
 pub use inference::{CacheKind, LmState, WithCache};
 pub use model::{LanguageModel, LanguageModelConfig};
-pub use quantized::{BlockMix, KeptFloat, Quantized};
+pub use quantized::{BlockMix, KeptFloat, Quantized, write_formats};
 #[cfg(feature = "train")]
 pub use run::{
     DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,

@@ -1,4 +1,5 @@
-//! A language model whose matrices are in blocks of 8 or 4 bits: which of them are, and the run folder of such a model.
+//! A language model whose matrices are in blocks of 8 or 4 bits: which of them are, and the run folder of such a model. What the errors
+//! of its weights count by is measured in calibration.rs.
 //!
 //! Only matrices of linear layers, embeddings and heads are put into blocks. Norms, biases, tables of positions and routers are small, and
 //! stay floats.
@@ -8,9 +9,11 @@ use std::path::{Path, PathBuf};
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use firelight_core::{BlockFormat, ConfigError, WeightEntry, dequantize, quantize, weights_of, with_blocks};
+use firelight_core::{
+    BlockFormat, ConfigError, Importance, WeightEntry, dequantize, quantize_by, weights_of, with_blocks,
+};
 use firelight_storage::{
-    Checkpoint, Existing, InputError, ModelFolder, TaskError, load_weights_in, save_weights, shortened,
+    Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights_in, save_weights, shortened,
 };
 
 use crate::model::{LanguageModel, LanguageModelConfig};
@@ -79,7 +82,15 @@ impl BlockMix {
 
     /// The model with its matrices in blocks, taken from the device one after the other. Those that are in blocks already stay.
     pub fn apply(&self, model: LanguageModel) -> LanguageModel {
-        quantize(model, |weight| self.of(weight).ok())
+        self.apply_by(model, &Importance::new())
+    }
+
+    /// As [`apply`](Self::apply), where errors count as much as `importance` says: see [`TextGenerator::importance`].
+    ///
+    /// # Panics
+    /// As [`quantize_by`].
+    pub fn apply_by(&self, model: LanguageModel, importance: &Importance) -> LanguageModel {
+        quantize_by(model, importance, |weight| self.of(weight).ok())
     }
 
     /// What [`apply`](Self::apply) makes of a model. Nothing is computed for it.
@@ -141,19 +152,43 @@ impl TextGenerator {
                 .advise("quantise it to q8_0 or q4_0, whose blocks hold 32 numbers")
                 .into());
         }
-        let folder = ModelFolder::create(out, Existing::Refuse)?;
-        run.hand_on(&folder)?;
-        save_weights(self.model(), folder.weights_path(&Checkpoint::Last))?;
-        folder.write_quantization(&formats)?;
-        folder.write_config(crate::TASK, &config)?; // goes last and makes it a model
-        Ok(folder)
+        ModelFolder::create_whole(out, |folder| {
+            run.hand_on(folder)?;
+            save_weights(self.model(), folder.weights_path(&Checkpoint::Last))?;
+            write_formats(folder, &formats)?;
+            Ok(folder.write_config(crate::TASK, &config)?)
+        })
     }
 }
 
-/// The names of the formats by the paths of the matrices in blocks.
-fn formats_of(model: &LanguageModel) -> BTreeMap<String, String> {
-    let in_blocks = |weight: WeightEntry| weight.format.map(|format| (weight.path, format.name().to_string()));
+/// The formats of the matrices in blocks, by their paths.
+fn formats_of(model: &LanguageModel) -> BTreeMap<String, BlockFormat> {
+    let in_blocks = |weight: WeightEntry| Some((weight.path, weight.format?));
     weights_of(model).into_iter().filter_map(in_blocks).collect()
+}
+
+/// Writes `quantization.json` of a run folder: the formats of the matrices in blocks, by their paths. Of floats alone there is no such file.
+///
+/// ```
+/// use std::collections::BTreeMap;
+///
+/// use firelight_core::BlockFormat;
+/// use firelight_language::write_formats;
+/// use firelight_storage::{Existing, ModelFolder};
+///
+/// let home = tempfile::tempdir().unwrap();
+/// let folder = ModelFolder::create(home.path(), Existing::Refuse)?;
+/// write_formats(&folder, &BTreeMap::from([("head.weight".to_string(), BlockFormat::Q6K)]))?;
+/// assert_eq!(folder.read_quantization()?.unwrap()["head.weight"], "q6_k");
+/// # Ok::<(), firelight_storage::StorageError>(())
+/// ```
+///
+/// # Errors
+/// If it cannot be written.
+pub fn write_formats(folder: &ModelFolder, formats: &BTreeMap<String, BlockFormat>) -> Result<(), StorageError> {
+    let names: BTreeMap<String, String> =
+        formats.iter().map(|(path, format)| (path.clone(), format.name().to_string())).collect();
+    if names.is_empty() { Ok(()) } else { folder.write_quantization(&names) }
 }
 
 /// What `quantization.json` says of a folder, and where; none of a model of floats.

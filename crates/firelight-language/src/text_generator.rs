@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::{Device, FloatDType};
-use firelight_core::{Compression, ConfigError};
+use firelight_core::{Compression, ConfigError, Importance};
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
@@ -116,8 +116,17 @@ impl TextGenerator {
 
     /// Computes with matrices in blocks of 8 or 4 bits, which take a quarter of the memory or less, and may choose another token where two
     /// are nearly as probable.
-    pub fn quantize(mut self, mix: &BlockMix) -> Self {
-        self.model = mix.apply(self.model);
+    pub fn quantize(self, mix: &BlockMix) -> Self {
+        self.quantize_by(mix, &Importance::new())
+    }
+
+    /// As [`quantize`](Self::quantize), where errors of weights count as much as `importance` says, which
+    /// [`importance`](Self::importance) measures on a text.
+    ///
+    /// # Panics
+    /// If the importance is that of another model.
+    pub fn quantize_by(mut self, mix: &BlockMix, importance: &Importance) -> Self {
+        self.model = mix.apply_by(self.model, importance);
         self
     }
 

@@ -6,9 +6,8 @@ use burn::tensor::{Device, FloatDType};
 use firelight_core::WeightEntry;
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
 use firelight_generation::GenerationDefaults;
-use firelight_storage::{
-    Checkpoint, Existing, InputError, ModelFolder, TaskError, shortened, write_atomic, write_json,
-};
+use firelight_language::write_formats;
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, listed, shortened, write_atomic, write_json};
 
 use crate::export::Export;
 use crate::family::{Description, describe};
@@ -130,6 +129,26 @@ impl PublishedModel {
         self.write(out.as_ref(), &self.structure.matrices())
     }
 
+    /// What is worth telling of an [`import`](Self::import): of a model in blocks, which matrices stay floats, because the file has no blocks of
+    /// them, or none of which each row is a whole number.
+    ///
+    /// ```no_run
+    /// use firelight_pretrained::PublishedModel;
+    ///
+    /// let model = PublishedModel::open("qwen2-q4_k.gguf")?;
+    /// model.import("runs/qwen2")?;
+    /// model.import_notes().iter().for_each(|note| println!("{note}"));
+    /// # Ok::<(), firelight_storage::TaskError>(())
+    /// ```
+    pub fn import_notes(&self) -> Vec<String> {
+        let matrices = self.structure.matrices();
+        let floats = self.plan.floats(&self.weights, &matrices);
+        let count = floats.len();
+        let note =
+            || format!("{count} of {} matrices are not in blocks and stay floats: {}", matrices.len(), listed(&floats));
+        (0 < count && count < matrices.len()).then(note).into_iter().collect()
+    }
+
     /// As [`import`](Self::import), with all numbers as floats: those in blocks become 32-bit floats.
     ///
     /// # Errors
@@ -147,22 +166,19 @@ impl PublishedModel {
                 "holds neither tokenizer.json nor another tokenizer, without which nothing can be read or written";
             return Err(InputError::in_file(self.folder.path(), problem).advise("download it, too").into());
         }
-        let folder = ModelFolder::create(out, Existing::Refuse)?;
-        tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.tokenizer()))?;
-        source.map_or(Ok(()), |tokenizer| tokenizer.save(folder.source_tokenizer()))?;
-        chat.map_or(Ok(()), |chat| chat.save(folder.path()))?;
-        if self.structure.writes_text() {
-            write_json(folder.generation(), &generation)?;
-        }
-        let weights = folder.weights_path(&Checkpoint::Last);
-        let formats = self.plan.save_in_blocks(&self.weights, &weights, matrices)?;
-        if !formats.is_empty() {
-            folder.write_quantization(&formats)?;
-        }
-        write_atomic(folder.recipe(), recipe(&self.structure))?;
-        // Last, for it makes the folder one of a model.
-        self.structure.write(&folder)?;
-        Ok(folder)
+        ModelFolder::create_whole(out, |folder| {
+            tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.tokenizer()))?;
+            source.map_or(Ok(()), |tokenizer| tokenizer.save(folder.source_tokenizer()))?;
+            chat.map_or(Ok(()), |chat| chat.save(folder.path()))?;
+            if self.structure.writes_text() {
+                write_json(folder.generation(), &generation)?;
+            }
+            let weights = folder.weights_path(&Checkpoint::Last);
+            write_formats(folder, &self.plan.save_in_blocks(&self.weights, &weights, matrices)?)?;
+            write_atomic(folder.recipe(), recipe(&self.structure))?;
+            // Last, for it makes the folder one of a model.
+            Ok(self.structure.write(folder)?)
+        })
     }
 }
 

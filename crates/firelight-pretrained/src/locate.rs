@@ -123,13 +123,14 @@ fn folder_in(cache: &Path, model: &Path, of_floats: bool, mut tell: impl FnMut(&
     let run = cache.join(key(&folder)? + if of_floats { "-floats" } else { "" });
     if !run.join("config.json").is_file() {
         tell(&format!("converting `{}` to `{}`", model.display(), run.display()));
-        convert(&folder, &run, of_floats)?;
+        let notes = convert(&folder, &run, of_floats)?;
+        notes.iter().for_each(|note| tell(note));
     }
     Ok(run)
 }
 
-/// Beside its place and then there in one move, so that no half of a model is ever found.
-fn convert(folder: &Path, run: &Path, of_floats: bool) -> Result<(), TaskError> {
+/// Beside its place and then there in one move, so that no half of a model is ever found. Returns what is worth telling.
+fn convert(folder: &Path, run: &Path, of_floats: bool) -> Result<Vec<String>, TaskError> {
     let mut name = run.file_name().map_or_else(OsString::new, OsString::from);
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = run.with_file_name(name);
@@ -143,7 +144,7 @@ fn convert(folder: &Path, run: &Path, of_floats: bool) -> Result<(), TaskError> 
         }
     });
     let _ = fs::remove_dir_all(&temporary);
-    moved
+    moved.map(|()| if of_floats { Vec::new() } else { model.import_notes() })
 }
 
 /// Rises when a folder is converted into another run folder than before.

@@ -141,7 +141,7 @@ fn command_for(found: &str) -> &'static str {
 
 /// Describes in one clause in which keys the file and the model differ.
 fn mismatch(missing: &[String], unused: &[String], wrong: &[String]) -> String {
-    [("missing in the file", missing), ("unknown to the model", unused), ("of another shape", wrong)]
+    [("missing in the file", missing), ("unknown to the model", unused), ("of another shape or type", wrong)]
         .iter()
         .filter(|(_, keys)| !keys.is_empty())
         .map(|(what, keys)| format!("{} {what} ({})", keys.len(), list(keys)))
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "`m.safetensors` does not fit the model: 5 missing in the file (k0, k1, k2, k3 and 1 more), \
-             1 unknown to the model (head.bias), 1 of another shape (norm.gamma (expected [8], found [4])); \
+             1 unknown to the model (head.bias), 1 of another shape or type (norm.gamma (expected [8], found [4])); \
              was it written with another config.json?"
         );
     }

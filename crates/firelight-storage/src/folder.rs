@@ -5,6 +5,7 @@ mod existing;
 mod layout;
 mod newest;
 pub(crate) mod quantization;
+mod whole;
 
 pub use existing::Existing;
 pub use newest::FoundWeights;

@@ -6,10 +6,11 @@
 //!   [`read_file`] and [`read_text_file`] read one. Both refuse what is no regular file, and follow symbolic links.
 //! - [`shortened`] and [`listed`] are how messages quote what files and users wrote.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
-//!   of another shape is an error that lists it.
+//!   of another shape or type is an error that lists it.
 //! - [`save_adapters`] and [`save_base`] keep low-rank adapters and the model beside them apart, as their readers do.
 //! - [`LearntWeights`] finds the weights that a training begins from, and [`Parameters`] reads them one by one.
-//! - [`ModelFolder::write_quantization`] says which parameters are in blocks of few bits.
+//! - [`ModelFolder::write_quantization`] says which parameters are in blocks of few bits; [`ModelFolder::create_whole`] writes such a folder whole
+//!   or not at all.
 //! - [`average_weights`] takes the mean of several weight files.
 //! - [`ModelFolder`] is the run folder: recipe, configuration, tokenizer, metrics, weights and [`Checkpoint`]s, each in
 //!   its [`CheckpointFolder`].

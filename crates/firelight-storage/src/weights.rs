@@ -1,12 +1,13 @@
 //! The parameters of a Burn module as a safetensors file, the field's common format. Trainers save, everything that needs
 //! a trained model loads. Built on Burn's `SafetensorsStore`, made strict and reproducible.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-use burn::module::Module;
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
-use burn::tensor::{DType, FloatDType};
+use burn::tensor::{DType, FloatDType, Int, Tensor};
 
 use crate::folder::quantization::not_floats;
 use crate::{InputError, StorageError, atomic, open_file, shortened_reason};
@@ -71,10 +72,66 @@ pub(crate) fn load_where<M: Module>(
         // Burn overlooks unused keys and words the others over many lines: take its findings and judge them here.
         .allow_partial(true)
         .validate(false);
-    let result = model.load_from(&mut store).map_err(not_weights(path, size))?;
+    let other_integers = no_blocks(model, &mut store).map_err(not_weights(path, size))?;
+    let mut result = model.load_from(&mut store).map_err(not_weights(path, size))?;
+    result.errors.extend(other_integers);
     let unwanted: Vec<String> = result.applied.iter().filter(|key| !wants(key, "")).cloned().collect();
     let missing = result.missing.into_iter().filter(|(key, _)| wants(key, "")).collect();
     check(path, ApplyResult { missing, unused: [result.unused, unwanted].concat(), ..result })
+}
+
+/// The tensors of a file that are integers of another type than those of the blocks in whose place they stand: Burn takes any integers.
+fn no_blocks<M: Module>(
+    model: &M,
+    store: &mut SafetensorsStore,
+) -> Result<Vec<ApplyError>, <SafetensorsStore as ModuleStore>::Error> {
+    let mut blocks = Blocks::default();
+    model.visit(&mut blocks);
+    if blocks.found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_other = |dtype: DType| dtype != DType::U8 && (dtype.is_int() || dtype.is_uint());
+    let tensors = store.get_all_tensors()?.iter();
+    let wrong = tensors.filter(|(path, tensor)| blocks.found.contains(*path) && is_other(tensor.dtype));
+    let error = |(path, tensor): (&String, &burn::store::burn_pack::Tensor)| ApplyError::DTypeMismatch {
+        path: path.clone(),
+        expected: DType::U8,
+        found: tensor.dtype,
+    };
+    Ok(wrong.map(error).collect())
+}
+
+/// The container of a parameter in blocks of few bits on the way of a visitor, as `firelight-core` has it.
+const BLOCKS: &str = "Enum:Blocks";
+
+/// The paths of the parameters in blocks of few bits, none of which is made for it.
+#[derive(Default)]
+struct Blocks {
+    path: Vec<String>,
+    are_entered: bool,
+    found: BTreeSet<String>,
+}
+
+impl ModuleVisitor for Blocks {
+    fn enter_module(&mut self, name: &str, container: &str) {
+        self.are_entered = container == BLOCKS;
+        if !container.starts_with("Enum:") {
+            self.path.push(name.into());
+        }
+    }
+
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        self.are_entered = false;
+        if !container.starts_with("Enum:") {
+            self.path.pop();
+        }
+    }
+
+    fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {
+        if self.are_entered {
+            self.found.insert(self.path.join("."));
+        }
+    }
 }
 
 /// Makes sure that `path` is a whole safetensors file, without a model to load it into.
@@ -130,6 +187,9 @@ fn describe(error: &ApplyError) -> String {
                 "{path} (expected blocks of few bits, found {found:?}: this is not the file that quantization.json is for)"
             )
         }
+        ApplyError::DTypeMismatch { path, expected: DType::U8, found } => {
+            format!("{path} (expected blocks of few bits, bytes of the type U8, found {found:?})")
+        }
         ApplyError::DTypeMismatch { path, expected, found } => {
             format!("{path} (expected {expected:?}, found {found:?})")
         }
@@ -152,8 +212,7 @@ fn one_line(error: &impl ToString) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::module::Param;
-    use burn::tensor::{Device, Int, Tensor};
+    use burn::tensor::Device;
     use std::fs;
 
     #[derive(Module, Debug)]
@@ -250,7 +309,7 @@ mod tests {
             load_error(&path),
             "`model.safetensors` does not fit the model: 1 missing in the file (choice.bias), \
              2 unknown to the model (layers.1.bias, layers.1.weight), \
-             2 of another shape (layers.0.weight (expected [2, 3], found [2, 4]), \
+             2 of another shape or type (layers.0.weight (expected [2, 3], found [2, 4]), \
              layers.0.bias (expected [3], found [4])); was it written with another config.json?"
         );
     }
@@ -313,6 +372,53 @@ mod tests {
         save_weights(&layer(1.0, 3, &Device::default()), &path).unwrap();
         let error = text(load_weights(&mut bytes(written), &path));
         assert!(error.contains("found F32"), "{error}");
+    }
+
+    /// Named as what `firelight-core` shows a visitor in the place of blocks.
+    #[derive(Module, Debug)]
+    enum Blocks {
+        Q8(Param<Tensor<2, Int>>),
+    }
+
+    #[derive(Module, Debug)]
+    struct Quantized {
+        weight: Blocks,
+    }
+
+    #[test]
+    fn other_integers_in_the_place_of_blocks_are_refused_by_name_and_type() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        let quantized = |dtype: DType| {
+            let numbers = Tensor::from_data([[1, 2, 3], [4, 5, 6]], (&Device::flex(), dtype));
+            Quantized { weight: Blocks::Q8(Param::initialized(burn::module::ParamId::new(), numbers)) }
+        };
+        for dtype in [DType::I32, DType::I64] {
+            save_weights(&quantized(dtype), &path).unwrap();
+            let error = load_weights(&mut quantized(DType::U8), &path).unwrap_err();
+            let expected = format!("weight (expected blocks of few bits, bytes of the type U8, found {dtype:?})");
+            assert!(error.is_user_error() && error.to_string().contains(&expected), "{error}");
+            assert!(error.to_string().contains("model.safetensors` does not fit the model"), "{error}");
+        }
+        save_weights(&quantized(DType::U8), &path).unwrap();
+        load_weights(&mut quantized(DType::U8), &path).unwrap();
+    }
+
+    #[test]
+    fn integers_that_are_no_blocks_are_of_any_type() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("model.safetensors");
+        let counts = |dtype: DType| InBlocks {
+            weight: Param::initialized(
+                burn::module::ParamId::new(),
+                Tensor::from_data([[1, 2, 3], [4, 5, 6]], (&Device::flex(), dtype)),
+            ),
+            bias: None,
+        };
+        save_weights(&counts(DType::I64), &path).unwrap();
+        let mut loaded = counts(DType::I32);
+        load_weights(&mut loaded, &path).unwrap();
+        assert_eq!(loaded.weight.val().try_into_vec_as::<i64>().unwrap(), [1, 2, 3, 4, 5, 6]);
     }
 
     #[test]

@@ -43,6 +43,8 @@ impl Import {
         }
         if let Some(out) = self.out {
             let run = if self.floats { model.import_floats(out)? } else { model.import(out)? };
+            let notes = if self.floats { Vec::new() } else { model.import_notes() };
+            notes.iter().for_each(|note| output::note(format_args!("{note}")));
             let (task, path) = (model.structure().task(), run.path().display());
             output::note(format_args!(
                 "a run folder of the task `{task}`: {path}; look at it: firelight inspect {path}"

@@ -1,14 +1,12 @@
 //! `firelight quantize`: a language model with its matrices in blocks of 8 or 4 bits, in a run folder of its own.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
-use firelight::language::{BlockMix, KeptFloat, Quantized, ScoreOptions, TextGenerator};
-use firelight::nn::BlockFormat;
-use firelight::storage::ModelFolder;
+use anyhow::{Result, bail, ensure};
+use firelight::language::{BlockMix, CalibrationOptions, KeptFloat, Quantized, ScoreOptions, TextGenerator};
+use firelight::nn::{BlockFormat, Importance};
+use firelight::storage::{Existing, ModelFolder, StorageError};
 use serde_json::{Value, json};
 
 use super::texts::whole_file;
@@ -20,10 +18,14 @@ const EXAMPLES: &str = "\
 Examples:
   firelight quantize runs/stories-1 --to q8_0 --out runs/stories-q8
   firelight quantize Qwen/Qwen3-0.6B --to q4_k --out models/qwen-q4 --text chapter.txt
+  firelight quantize Qwen/Qwen3-0.6B --to q4_k --out models/qwen-q4 --calibrate book.txt --text chapter.txt
   firelight generate runs/stories-q8 --prompt \"Once upon a time\"
 
 Blocks of q8_0 hold 32 numbers of 8 bits, those of q4_0 32 of 4 bits, those of q4_k and q6_k 256 of 4 and 6 bits, each with scales. \
 With q4_k the embedding and the head are in q6_k, as llama.cpp has it for the head.
+
+With --calibrate the model reads a text first, and weights that are multiplied by large numbers are rounded with more care. Take a text of \
+the kind that the model is for, and another one for --text.
 
 Matrices whose rows are not of whole blocks stay floats and are listed. So do norms, biases, tables of positions and routers, which are \
 small. The folder is for generate, chat and score; it is not trained further.";
@@ -43,6 +45,12 @@ pub(crate) struct Quantize {
     /// File of a text whose perplexity is measured before and after
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
+    /// File of a text that the model reads first, to learn which weights to round with care
+    #[arg(long, value_name = "FILE")]
+    calibrate: Option<PathBuf>,
+    /// Tokens of that text to read at most [default: 32768]
+    #[arg(long, value_name = "N", requires = "calibrate")]
+    calibrate_tokens: Option<usize>,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
@@ -52,6 +60,7 @@ impl Quantize {
     pub(crate) fn run(self) -> Result<()> {
         self.model.of_floats()?.is_for("quantize")?;
         let text = self.text.as_deref().map(whole_file).transpose()?;
+        let calibration = self.calibrate.as_deref().map(whole_file).transpose()?;
         let run = ModelFolder::open(self.model.run_dir()?)?;
         self.refuse_what_does_not_fit(&run)?;
         let floats = self.model.load(TextGenerator::load_from)?;
@@ -59,12 +68,16 @@ impl Quantize {
         let told = mix.report(floats.model());
         ensure!(!told.formats.is_empty(), Mistake(nothing_fits(self.to, &told)));
         let before = perplexity(&floats, text.as_deref())?;
+        let importance = self.importance(&floats, calibration.as_deref())?;
         output::note(format_args!("quantising {} matrices to {}", told.formats.len(), self.to.name()));
-        let blocks = floats.quantize(&mix);
+        let blocks = floats.quantize_by(&mix, &importance);
         let after = perplexity(&blocks, text.as_deref())?;
         let folder = blocks.save_quantized(&run, &self.out)?;
-        let perplexities = before.zip(after);
-        let shown = if self.json { self.to_json(&told, perplexities) } else { to_text(&told, perplexities) };
+        let (perplexities, calibrated) = (before.zip(after), self.calibrated(&told, &importance));
+        let shown = match self.json {
+            true => self.to_json(&told, calibrated, perplexities),
+            false => to_text(&told, calibrated, perplexities),
+        };
         output::print(&shown)?;
         let path = folder.path().display();
         output::note(format_args!("written: {path}; continue a text with: firelight generate {path} --prompt TEXT"));
@@ -78,16 +91,28 @@ impl Quantize {
             path.display()
         );
         ensure!(!path.is_file(), Mistake(again));
-        let is_free = match fs::read_dir(&self.out) {
-            Ok(mut files) => files.next().is_none(),
-            Err(error) => error.kind() == ErrorKind::NotFound,
-        };
-        let taken = format!("`{}` is not an empty folder: choose another one with --out", self.out.display());
-        ensure!(is_free, Mistake(taken));
-        Ok(())
+        match ModelFolder::check(&self.out, Existing::Refuse) {
+            Err(StorageError::FolderExists { path }) => {
+                bail!(Mistake(format!("`{}` is not an empty folder: choose another one with --out", path.display())))
+            }
+            checked => Ok(checked?),
+        }
     }
 
-    fn to_json(&self, told: &Quantized, perplexities: Option<(f64, f64)>) -> String {
+    /// What the text to calibrate on says; nothing where there is none.
+    fn importance(&self, floats: &TextGenerator, text: Option<&str>) -> Result<Importance> {
+        let Some(text) = text else { return Ok(Importance::new()) };
+        let usual = CalibrationOptions::default();
+        let options = CalibrationOptions { tokens: self.calibrate_tokens.unwrap_or(usual.tokens), ..usual };
+        Ok(floats.importance(text, &options)?)
+    }
+
+    /// How many of the matrices in blocks were calibrated, where that was asked for.
+    fn calibrated(&self, told: &Quantized, importance: &Importance) -> Option<usize> {
+        self.calibrate.as_ref().map(|_| told.formats.keys().filter(|path| importance.contains_key(*path)).count())
+    }
+
+    fn to_json(&self, told: &Quantized, calibrated: Option<usize>, perplexities: Option<(f64, f64)>) -> String {
         let mut object = json!({
             "to": self.to.name(),
             "out": self.out.display().to_string(),
@@ -97,6 +122,9 @@ impl Quantize {
             "bytes_after": told.bytes_after,
             "kept": told.kept.iter().map(kept_to_json).collect::<Vec<_>>(),
         });
+        if let Some(calibrated) = calibrated {
+            object["calibrated"] = calibrated.into();
+        }
         if let Some((before, after)) = perplexities {
             object["perplexity_before"] = before.into();
             object["perplexity_after"] = after.into();
@@ -134,8 +162,8 @@ fn counts(told: &Quantized) -> BTreeMap<&'static str, usize> {
     counts
 }
 
-/// A line of what there is, one for each matrix that stays floats, and one of perplexities.
-fn to_text(told: &Quantized, perplexities: Option<(f64, f64)>) -> String {
+/// A line of what there is, one for each matrix that stays floats, one of what was calibrated, and one of perplexities.
+fn to_text(told: &Quantized, calibrated: Option<usize>, perplexities: Option<(f64, f64)>) -> String {
     let formats: Vec<String> = counts(told).iter().map(|(name, count)| format!("{count} in {name}")).collect();
     let Quantized { bytes_before, bytes_after, .. } = told;
     let share = *bytes_before as f64 / (*bytes_after).max(1) as f64;
@@ -145,6 +173,7 @@ fn to_text(told: &Quantized, perplexities: Option<(f64, f64)>) -> String {
         formats.join(", ")
     )];
     lines.extend(told.kept.iter().map(|kept| format!("floats: {}: {}", kept.path, kept.reason)));
+    lines.extend(calibrated.map(|count| format!("calibrated {count} of {} matrices", told.formats.len())));
     lines.extend(perplexities.map(|(before, after)| format!("perplexity {before:.4} -> {after:.4}")));
     lines.join("\n") + "\n"
 }

@@ -77,7 +77,8 @@ fn a_file_in_blocks_writes_from_them_and_is_trained_as_floats() {
     let (file, blocks, floats) = (path("small.gguf"), path("blocks"), path("floats"));
     // Rows of 16 numbers are of no whole blocks; those of the second matrix of the feed-forward network are of 32.
     firelight(["export", &text(&model().dir), "--to", &file, "--dtype", "q8_0"]).succeeds();
-    firelight(["import", &file, "--out", &blocks]).succeeds();
+    let said = firelight(["import", &file, "--out", &blocks]).succeeds().stderr;
+    assert!(said.contains(" matrices are not in blocks and stay floats: embedding.weight, "), "{said}");
     let formats = fs::read_to_string(home.path().join("blocks/quantization.json")).unwrap();
     assert_eq!(formats.trim(), r#"{"transformer.blocks.0.feed_forward.down.weight":"q8_0"}"#);
     let cache = home.path().join("cache");

@@ -53,6 +53,36 @@ fn the_summary_lists_what_stays_floats() {
 }
 
 #[test]
+fn a_text_to_calibrate_on_is_read_first() {
+    let scratch = Model::scratch();
+    let (out, read) = (scratch.path().join("blocks"), text(&model().text));
+    let given = ["--to", "q4_0", "--text", &read, "--calibrate", &read, "--json"];
+    let found: Value = serde_json::from_str(&quantize(&model().dir, &out, &given).succeeds().stdout).unwrap();
+    assert_eq!((found["tensors"].as_u64(), found["calibrated"].as_u64()), (Some(1), Some(1)), "{found}");
+    assert!(found["perplexity_after"].is_number(), "{found}");
+    let plain = scratch.path().join("plain");
+    let shown = quantize(&model().dir, &plain, &["--to", "q4_0"]).succeeds().stdout;
+    assert!(!shown.contains("calibrated"), "{shown}");
+    let weights = |folder: &Path| fs::read(folder.join("model.safetensors")).unwrap();
+    assert_ne!(weights(&out), weights(&plain));
+    let few = ["--to", "q4_0", "--calibrate", &read, "--calibrate-tokens", "20"];
+    let shown = quantize(&model().dir, &scratch.path().join("few"), &few).succeeds().stdout;
+    assert!(shown.ends_with("calibrated 1 of 1 matrices\n"), "{shown}");
+}
+
+#[test]
+fn a_text_that_is_too_short_to_calibrate_on_leaves_no_folder() {
+    let scratch = Model::scratch();
+    let (out, short) = (scratch.path().join("blocks"), scratch.path().join("short.txt"));
+    fs::write(&short, "A").unwrap();
+    let given = ["--to", "q4_0", "--calibrate", &text(&short)];
+    quantize(&model().dir, &out, &given).fails(USER, &["the text to calibrate on has 1 token: expected at least "]);
+    assert!(!out.exists());
+    let without = quantize(&model().dir, &out, &["--to", "q4_0", "--calibrate-tokens", "9"]);
+    assert!(without.code == USER && without.stderr.contains("--calibrate"), "{}", without.stderr);
+}
+
+#[test]
 fn what_cannot_be_quantised_is_refused() {
     let scratch = Model::scratch();
     let out = scratch.path().join("blocks");

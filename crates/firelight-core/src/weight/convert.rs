@@ -4,19 +4,20 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::thread;
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::tensor::{DType, Device, Int, Tensor, TensorData};
 use firelight_kernels::BlockFormat;
 
+use super::importance::Importance;
 use super::module::format_in;
-use super::{Blocks, Layout};
+use super::{Blocks, WeightLayout};
 use crate::error::{Checks, ConfigError};
 
 // Burn's visitors and mappers see parameters, not the weights that hold them, and a mapper gives a float parameter for a float parameter.
 // What a weight and the two of this file have to tell each other about the parameter at hand goes through these cells.
 thread_local! {
     /// Rows of blocks and their width, of the weight that is visited, and what a row is.
-    pub(super) static SHAPE: Cell<Option<([usize; 2], Layout)>> = const { Cell::new(None) };
+    pub(super) static SHAPE: Cell<Option<([usize; 2], WeightLayout)>> = const { Cell::new(None) };
     /// What the weight whose floats were mapped is to become.
     pub(super) static ORDER: Cell<Option<Order>> = const { Cell::new(None) };
     /// Whether the weight whose blocks were mapped is to become floats.
@@ -32,8 +33,8 @@ pub struct WeightEntry {
     pub rows: usize,
     /// Numbers of a row.
     pub width: usize,
-    /// Whether it is a table, whose rows are those of the parameter, `[rows, width]`; else it is a linear map, `[width, rows]`.
-    pub is_table: bool,
+    /// Whether it is a linear map, whose parameter is `[width, rows]`, or a table, `[rows, width]`.
+    pub layout: WeightLayout,
     /// What its blocks hold; none of floats.
     pub format: Option<BlockFormat>,
 }
@@ -63,6 +64,11 @@ impl WeightEntry {
 /// assert_eq!((first.rows, first.width, first.format), (64, 64, None));
 /// ```
 pub fn weights_of<M: Module>(module: &M) -> Vec<WeightEntry> {
+    weights_with_ids(module).into_iter().map(|(entry, _)| entry).collect()
+}
+
+/// The same, with the identities of their parameters.
+pub(super) fn weights_with_ids<M: Module>(module: &M) -> Vec<(WeightEntry, ParamId)> {
     SHAPE.set(None); // A visitor that panicked may have left one.
     let mut list = List::default();
     module.visit(&mut list);
@@ -85,10 +91,47 @@ pub fn weights_of<M: Module>(module: &M) -> Vec<WeightEntry> {
 /// assert!(weights_of(&stack).iter().all(|weight| weight.format.is_some() == half(&weight.path)));
 /// ```
 pub fn quantize<M: Module>(module: M, choose: impl Fn(&WeightEntry) -> Option<BlockFormat>) -> M {
+    quantize_by(module, &Importance::new(), choose)
+}
+
+/// As [`quantize`], where the error of each number counts as much as `importance` says for its column: what is multiplied by large numbers is
+/// rounded with more care. See [`importance_of`](super::importance_of), which measures it. A weight that it does not name goes into blocks as by
+/// [`quantize`].
+///
+/// # Panics
+/// If an importance is not as long as the rows of its weight, negative or not finite.
+///
+/// ```
+/// use burn::tensor::{Device, Tensor};
+/// use firelight_core::{Linear, LinearConfig, WeightEntry, importance_of, quantize, quantize_by};
+/// use firelight_kernels::{BlockFormat, Difference};
+///
+/// let layer = LinearConfig::new(32, 8).init(&Device::flex());
+/// let mut outlier = vec![0.1; 32];
+/// outlier[5] = 50.0;
+/// let x = Tensor::<1>::from_floats(outlier.as_slice(), &Device::flex()).unsqueeze::<2>();
+/// let ((), importance) = importance_of(&layer, || drop(layer.forward(x.clone())))?;
+///
+/// let choose = |_: &WeightEntry| Some(BlockFormat::Q4_0);
+/// let exact = layer.forward(x.clone()).into_data();
+/// let error = |small: Linear| {
+///     let y = x.clone().matmul(small.weight.val()).into_data();
+///     Difference::between(&y, &exact).absolute
+/// };
+/// let (plain, calibrated) = (error(quantize(layer.clone(), choose)), error(quantize_by(layer.clone(), &importance, choose)));
+/// assert!(calibrated < plain, "{calibrated} {plain}");
+/// # Ok::<(), firelight_core::ConfigError>(())
+/// ```
+pub fn quantize_by<M: Module>(
+    module: M,
+    importance: &Importance,
+    choose: impl Fn(&WeightEntry) -> Option<BlockFormat>,
+) -> M {
     let order = |entry: WeightEntry| {
         let is_possible = |format: &BlockFormat| entry.format.is_none() && entry.fits(*format);
         let format = choose(&entry).filter(is_possible)?;
-        Some((entry.path, Order { format, fill: Fill::Numbers }))
+        let fill = Fill::Numbers { importance: importance.get(&entry.path).cloned() };
+        Some((entry.path, Order { format, fill }))
     };
     let orders = weights_of(&module).into_iter().filter_map(order).collect();
     module.map(&mut Convert { path: Vec::new(), orders })
@@ -163,14 +206,14 @@ fn problem(entries: &[WeightEntry], path: &str, format: BlockFormat) -> Option<S
 struct List {
     path: Vec<String>,
     format: Option<BlockFormat>,
-    entries: Vec<WeightEntry>,
+    entries: Vec<(WeightEntry, ParamId)>,
 }
 
 impl List {
-    fn note(&mut self) {
+    fn note(&mut self, id: ParamId) {
         if let Some(([rows, width], layout)) = SHAPE.take() {
-            let (path, is_table) = (self.path.join("."), layout == Layout::Rows);
-            self.entries.push(WeightEntry { path, rows, width, is_table, format: self.format });
+            let path = self.path.join(".");
+            self.entries.push((WeightEntry { path, rows, width, layout, format: self.format }, id));
         }
     }
 }
@@ -189,12 +232,12 @@ impl ModuleVisitor for List {
         }
     }
 
-    fn visit_float<const D: usize>(&mut self, _param: &Param<Tensor<D>>) {
-        self.note();
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        self.note(param.id);
     }
 
-    fn visit_int<const D: usize>(&mut self, _param: &Param<Tensor<D, Int>>) {
-        self.note();
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        self.note(param.id);
     }
 }
 
@@ -218,7 +261,7 @@ impl ModuleMapper for Convert {
     }
 
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
-        ORDER.set(self.orders.get(&self.path.join(".")).copied());
+        ORDER.set(self.orders.remove(&self.path.join(".")));
         param
     }
 }
@@ -229,24 +272,26 @@ fn is_variant(container: &str) -> bool {
 }
 
 /// The blocks that floats become.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Order {
     format: BlockFormat,
     fill: Fill,
 }
 
 /// What blocks begin with.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 enum Fill {
     Zeros,
-    /// Those of the floats.
-    Numbers,
+    /// Those of the floats; `importance` weighs the errors of each row.
+    Numbers {
+        importance: Option<Vec<f32>>,
+    },
 }
 
 impl Order {
     /// # Panics
     /// If rows of the matrix are not of whole blocks.
-    pub(super) fn blocks(self, param: &Param<Tensor<2>>, layout: Layout) -> Blocks {
+    pub(super) fn blocks(self, param: &Param<Tensor<2>>, layout: WeightLayout) -> Blocks {
         let [rows, width] = layout.swap(param.lazy_shape().dims());
         let row_bytes = self
             .format
@@ -254,9 +299,10 @@ impl Order {
             .unwrap_or_else(|| panic!("rows of {width} numbers are not of whole blocks of {}", self.format.name()));
         let bytes = match self.fill {
             Fill::Zeros => zeros(param, [rows, row_bytes]),
-            Fill::Numbers => {
+            Fill::Numbers { importance } => {
                 let numbers = layout.transposed(param.val().without_autodiff()).try_into_vec_as::<f32>();
-                let bytes = quantized(&numbers.expect("numbers of the device"), [rows, row_bytes], width, self.format);
+                let numbers = numbers.expect("numbers of the device");
+                let bytes = quantized((&numbers, width), importance.as_deref(), [rows, row_bytes], self.format);
                 let data = TensorData::new(bytes, [rows, row_bytes]);
                 Param::initialized(param.id, Tensor::from_data(data, (&param.lazy_device(), DType::U8)))
             }
@@ -272,13 +318,19 @@ fn zeros(param: &Param<Tensor<2>>, shape: [usize; 2]) -> Param<Tensor<2, Int>> {
 }
 
 /// The bytes of all rows, made by all cores: to choose the scales of small blocks takes long.
-fn quantized(numbers: &[f32], [rows, row_bytes]: [usize; 2], width: usize, format: BlockFormat) -> Vec<u8> {
+fn quantized(
+    (numbers, width): (&[f32], usize),
+    importance: Option<&[f32]>,
+    [rows, row_bytes]: [usize; 2],
+    format: BlockFormat,
+) -> Vec<u8> {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let part = rows.div_ceil(cores).max(1);
     let mut bytes = vec![0; rows * row_bytes];
     thread::scope(|scope| {
         for (numbers, bytes) in numbers.chunks(part * width).zip(bytes.chunks_mut(part * row_bytes)) {
-            scope.spawn(move || format.quantize(numbers, None, bytes));
+            let rows = numbers.chunks(width).zip(bytes.chunks_mut(row_bytes));
+            scope.spawn(move || rows.for_each(|(numbers, bytes)| format.quantize(numbers, importance, bytes)));
         }
     });
     bytes

@@ -123,13 +123,18 @@ impl Tokenizer {
     /// # Errors
     /// Fails if it is no tokenizer.
     pub fn of_json(file: &serde_json::Value, place: impl AsRef<Path>) -> Result<Self, DataError> {
-        let place = place.as_ref();
+        Self::made(file, place.as_ref(), None)
+    }
+
+    /// The same, with what is said of its special tokens beside the file that it was made from.
+    fn made(file: &serde_json::Value, place: &Path, named: Option<&roles::Named>) -> Result<Self, DataError> {
         let unfit = |reason: String| {
             let problem = format!("makes no tokenizer: {}", shortened_reason(&reason));
             InputError::in_file(place, problem).advise("download the model again")
         };
-        let inner = file::parse(file.to_string().as_bytes()).map_err(unfit)?;
-        Ok(Self { file: Some(place.into()), ..Self::of(inner, None).map_err(unfit)? })
+        let mut inner = file::parse(file.to_string().as_bytes()).map_err(unfit)?;
+        named.into_iter().for_each(|named| roles::mark_special(&mut inner, named));
+        Ok(Self { file: Some(place.into()), ..Self::of(inner, named).map_err(unfit)? })
     }
 
     /// What [`save`](Self::save) writes into a `tokenizer.json`.

@@ -8,7 +8,7 @@ use firelight_storage::{InputError, read_json, read_text_file};
 use serde_json::{Map, Value, json};
 
 use super::file::LIMIT;
-use super::{Tokenizer, file, roles, sentence_piece};
+use super::{Tokenizer, roles, sentence_piece};
 use crate::DataError;
 
 /// Marian's two models of SentencePiece.
@@ -52,7 +52,7 @@ impl Tokenizer {
             None if pairs.is_file() => (pairs.clone(), byte_pairs(&folder.join("vocab.json"), &pairs)?),
             None => return Ok(None),
         };
-        Self::made(&file, &path, &whole).map(Some)
+        Self::made(&file, &path, Some(&roles::beside(&whole)?)).map(Some)
     }
 
     /// The tokenizer of the texts to translate, where a model's folder has one of their own: `source_tokenizer.json`, or Marian's
@@ -70,18 +70,7 @@ impl Tokenizer {
             return Ok(None);
         }
         let file = sentence_piece::of_pair(&source, &folder.join("vocab.json"))?;
-        Self::made(&file, &source, &whole).map(Some)
-    }
-
-    /// A tokenizer made of a file that is none itself, with what stands beside it.
-    fn made(file: &Value, path: &Path, whole: &Path) -> Result<Self, DataError> {
-        let unfit = |reason: String| {
-            InputError::in_file(path, format!("makes no tokenizer: {reason}")).advise("download the model again")
-        };
-        let mut inner = file::parse(file.to_string().as_bytes()).map_err(unfit)?;
-        let named = roles::beside(whole)?;
-        roles::mark_special(&mut inner, &named);
-        Ok(Self { file: Some(path.into()), ..Self::of(inner, Some(&named)).map_err(unfit)? })
+        Self::made(&file, &source, Some(&roles::beside(&whole)?)).map(Some)
     }
 }
 

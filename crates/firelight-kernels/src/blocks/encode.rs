@@ -21,8 +21,8 @@ pub(super) fn encode(format: BlockFormat, x: &[f32], importance: Option<&[f32]>,
     match format {
         BlockFormat::Q8_0 => encode_q8_0(numbers, importance.is_some(), block),
         BlockFormat::Q4_0 => encode_q4_0(numbers, importance.is_some(), block),
-        BlockFormat::Q4K => best([RangeBlock::plain(numbers), RangeBlock::fitted(numbers)]).write(block),
-        BlockFormat::Q6K => best([ScaleBlock::plain(numbers), ScaleBlock::fitted(numbers)]).write(block),
+        BlockFormat::Q4K => RangeBlock::found(numbers, importance.is_some()).write(block),
+        BlockFormat::Q6K => ScaleBlock::found(numbers, importance.is_some()).write(block),
     }
 }
 
@@ -107,6 +107,45 @@ fn finite_inverse(scale: f32) -> f32 {
 /// Passes over scales and codes in turn; a further one gains next to nothing.
 const PASSES: usize = 3;
 
+/// A large block, whose scales are searched for.
+trait Search: Copy {
+    /// With each scale rounded to the nearest.
+    fn plain(numbers: Numbers<'_>) -> Tried<Self>;
+
+    /// With the scales of least error of each group, and those near them.
+    fn begun(numbers: Numbers<'_>) -> Tried<Self>;
+
+    /// With the scale of the scales, and that of the minima, of least error for the codes, then codes and all anew.
+    fn refitted(self, numbers: Numbers<'_>) -> Tried<Self>;
+
+    /// The weighted squared error.
+    fn error(&self, numbers: Numbers<'_>) -> f64;
+
+    /// The best of some passes.
+    fn fitted(numbers: Numbers<'_>) -> Tried<Self> {
+        let mut tried = Self::begun(numbers);
+        for _ in 1..PASSES {
+            let again = tried.1.refitted(numbers);
+            if again.0 >= tried.0 {
+                break;
+            }
+            tried = again;
+        }
+        tried
+    }
+
+    /// The block of least error. With weights the one that is best without them is tried as well: a search finds no minimum for certain, and
+    /// weights must not make it worse.
+    fn found(numbers: Numbers<'_>, is_weighted: bool) -> Self {
+        let found = best([Self::plain(numbers), Self::fitted(numbers)]);
+        if !is_weighted {
+            return found;
+        }
+        let alike = Self::found(Numbers { w: &[1.0; CHUNK], ..numbers }, false);
+        best([(alike.error(numbers), alike), (found.error(numbers), found)])
+    }
+}
+
 /// A large block with a scale and a minimum for every 32 numbers: Q4_K.
 #[derive(Clone, Copy)]
 struct RangeBlock {
@@ -120,25 +159,6 @@ struct RangeBlock {
 impl RangeBlock {
     const CODES: Codes = 0..=15;
     const ZERO: Self = Self { scale: 0, min: 0, scales: [0; 8], mins: [0; 8], codes: [0; CHUNK] };
-
-    /// From the ranges of the numbers, each rounded to the nearest.
-    fn plain(numbers: Numbers<'_>) -> Tried<Self> {
-        Self::of(numbers, groups(numbers).map(|group| range(group.x, &Self::CODES)), false)
-    }
-
-    /// The best of some passes, each of which fits the scale of the scales and that of the minima to the codes before.
-    fn fitted(numbers: Numbers<'_>) -> Tried<Self> {
-        let maps = groups(numbers).map(|group| fit_range(group.x, group.w, &Self::CODES));
-        let mut tried = Self::of(numbers, maps, true);
-        for _ in 1..PASSES {
-            let again = tried.1.refitted(numbers);
-            if again.0 >= tried.0 {
-                break;
-            }
-            tried = again;
-        }
-        tried
-    }
 
     /// With scales and minima near those of the groups, searched for or simply rounded.
     fn of(numbers: Numbers<'_>, maps: [Map; 8], is_searched: bool) -> Tried<Self> {
@@ -171,29 +191,6 @@ impl RangeBlock {
         error
     }
 
-    /// The same scales and minima times the factors of least error for these codes, then codes and all anew.
-    fn refitted(mut self, numbers: Numbers<'_>) -> Tried<Self> {
-        let maps = self.maps();
-        // x ≈ d a - e b with a = scale * code and b the minimum: two unknowns.
-        let [mut aa, mut ab, mut bb, mut xa, mut xb] = [0.0f64; 5];
-        for (i, ((&x, &w), &code)) in numbers.x.iter().zip(numbers.w).zip(&self.codes).enumerate() {
-            let [a, b] = [f32::from(code) * f32::from(self.scales[i / GROUP]), f32::from(self.mins[i / GROUP])];
-            let [x, w, a, b] = [x, w, a, b].map(f64::from);
-            (aa, ab, bb, xa, xb) = (aa + w * a * a, ab + w * a * b, bb + w * b * b, xa + w * x * a, xb + w * x * b);
-        }
-        let determinant = aa * bb - ab * ab;
-        let (scale, min) = match determinant > 1e-9 * aa * bb {
-            true => ((xa * bb - xb * ab) / determinant, (xa * ab - xb * aa) / determinant),
-            false => (if aa > 0.0 { xa / aa } else { 0.0 }, 0.0),
-        };
-        let is_usable = scale > 0.0 && min >= 0.0 && scale.max(min) < f64::from(f16::MAX);
-        if is_usable {
-            (self.scale, self.min) = (half(scale as f32).0, half(min as f32).0);
-        }
-        let error = self.fill(numbers, maps, true);
-        (error, self)
-    }
-
     fn maps(&self) -> [Map; 8] {
         let (scale, min) = (widen_half(self.scale), widen_half(self.min));
         let map = |i: usize| Map { scale: scale * f32::from(self.scales[i]), min: min * f32::from(self.mins[i]) };
@@ -218,6 +215,44 @@ impl RangeBlock {
     }
 }
 
+impl Search for RangeBlock {
+    /// From the ranges of the numbers.
+    fn plain(numbers: Numbers<'_>) -> Tried<Self> {
+        Self::of(numbers, groups(numbers).map(|group| range(group.x, &Self::CODES)), false)
+    }
+
+    fn begun(numbers: Numbers<'_>) -> Tried<Self> {
+        Self::of(numbers, groups(numbers).map(|group| fit_range(group.x, group.w, &Self::CODES)), true)
+    }
+
+    /// The same scales and minima times the factors of least error.
+    fn refitted(mut self, numbers: Numbers<'_>) -> Tried<Self> {
+        let maps = self.maps();
+        // x ≈ d a - e b with a = scale * code and b the minimum: two unknowns.
+        let [mut aa, mut ab, mut bb, mut xa, mut xb] = [0.0f64; 5];
+        for (i, ((&x, &w), &code)) in numbers.x.iter().zip(numbers.w).zip(&self.codes).enumerate() {
+            let [a, b] = [f32::from(code) * f32::from(self.scales[i / GROUP]), f32::from(self.mins[i / GROUP])];
+            let [x, w, a, b] = [x, w, a, b].map(f64::from);
+            (aa, ab, bb, xa, xb) = (aa + w * a * a, ab + w * a * b, bb + w * b * b, xa + w * x * a, xb + w * x * b);
+        }
+        let determinant = aa * bb - ab * ab;
+        let (scale, min) = match determinant > 1e-9 * aa * bb {
+            true => ((xa * bb - xb * ab) / determinant, (xa * ab - xb * aa) / determinant),
+            false => (if aa > 0.0 { xa / aa } else { 0.0 }, 0.0),
+        };
+        let is_usable = scale > 0.0 && min >= 0.0 && scale.max(min) < f64::from(f16::MAX);
+        if is_usable {
+            (self.scale, self.min) = (half(scale as f32).0, half(min as f32).0);
+        }
+        let error = self.fill(numbers, maps, true);
+        (error, self)
+    }
+
+    fn error(&self, numbers: Numbers<'_>) -> f64 {
+        error(numbers, &self.codes, &self.maps())
+    }
+}
+
 /// The nearest multiple of a unit, in 6 bits.
 fn multiple(number: f32, unit: f32) -> u8 {
     (number * finite_inverse(unit)).round().clamp(0.0, 63.0) as u8
@@ -230,6 +265,16 @@ fn groups<const N: usize>(numbers: Numbers<'_>) -> [Numbers<'_>; N] {
     std::array::from_fn(|i| Numbers { x: &numbers.x[part(i)], w: &numbers.w[part(i)] })
 }
 
+/// The weighted squared error of codes, each with the scale and the minimum of its group.
+fn error<const N: usize>(numbers: Numbers<'_>, codes: &[i8; CHUNK], maps: &[Map; N]) -> f64 {
+    let terms = numbers.x.iter().zip(numbers.w).zip(codes).enumerate().map(|(i, ((&x, &w), &code))| {
+        let map = maps[i / (CHUNK / N)];
+        let difference = map.scale * f32::from(code) - map.min - x;
+        f64::from(w) * f64::from(difference).powi(2)
+    });
+    terms.sum()
+}
+
 /// A large block with a scale for every 16 numbers: Q6_K.
 #[derive(Clone, Copy)]
 struct ScaleBlock {
@@ -240,25 +285,6 @@ struct ScaleBlock {
 
 impl ScaleBlock {
     const CODES: Codes = -32..=31;
-
-    /// The number of largest magnitude of every group is code -32, the largest scale is -128, and all is rounded to the nearest.
-    fn plain(numbers: Numbers<'_>) -> Tried<Self> {
-        Self::of(numbers, groups(numbers).map(|group| largest(group.x) / -32.0), false)
-    }
-
-    /// As [`RangeBlock::fitted`].
-    fn fitted(numbers: Numbers<'_>) -> Tried<Self> {
-        let scales = groups(numbers).map(|group| fit_scale(group.x, group.w, &Self::CODES));
-        let mut tried = Self::of(numbers, scales, true);
-        for _ in 1..PASSES {
-            let again = tried.1.refitted(numbers);
-            if again.0 >= tried.0 {
-                break;
-            }
-            tried = again;
-        }
-        tried
-    }
 
     fn of(numbers: Numbers<'_>, scales: [f32; 16], is_searched: bool) -> Tried<Self> {
         let mut block = Self { scale: half(largest(&scales) / -128.0).0, scales: [0; 16], codes: [0; CHUNK] };
@@ -291,19 +317,9 @@ impl ScaleBlock {
         error
     }
 
-    fn refitted(mut self, numbers: Numbers<'_>) -> Tried<Self> {
+    fn maps(&self) -> [Map; 16] {
         let unit = widen_half(self.scale);
-        let scales = self.scales.map(|scale| unit * f32::from(scale));
-        let [mut aa, mut xa] = [0.0f64; 2];
-        for (i, ((&x, &w), &code)) in numbers.x.iter().zip(numbers.w).zip(&self.codes).enumerate() {
-            let [x, w, a] = [x, w, f32::from(code) * f32::from(self.scales[i / 16])].map(f64::from);
-            (aa, xa) = (aa + w * a * a, xa + w * x * a);
-        }
-        if aa > 0.0 && (xa / aa).abs() < f64::from(f16::MAX) {
-            self.scale = half((xa / aa) as f32).0;
-        }
-        let error = self.fill(numbers, scales, true);
-        (error, self)
+        self.scales.map(|scale| Map { scale: unit * f32::from(scale), min: 0.0 })
     }
 
     fn write(&self, block: &mut [u8]) {
@@ -322,5 +338,34 @@ impl ScaleBlock {
         }
         rest[..16].iter_mut().zip(self.scales).for_each(|(byte, scale)| *byte = scale as u8);
         rest[16..].copy_from_slice(&self.scale.to_le_bytes());
+    }
+}
+
+impl Search for ScaleBlock {
+    /// The number of largest magnitude of every group is code -32, and the largest scale is -128.
+    fn plain(numbers: Numbers<'_>) -> Tried<Self> {
+        Self::of(numbers, groups(numbers).map(|group| largest(group.x) / -32.0), false)
+    }
+
+    fn begun(numbers: Numbers<'_>) -> Tried<Self> {
+        Self::of(numbers, groups(numbers).map(|group| fit_scale(group.x, group.w, &Self::CODES)), true)
+    }
+
+    fn refitted(mut self, numbers: Numbers<'_>) -> Tried<Self> {
+        let scales = self.maps().map(|map| map.scale);
+        let [mut aa, mut xa] = [0.0f64; 2];
+        for (i, ((&x, &w), &code)) in numbers.x.iter().zip(numbers.w).zip(&self.codes).enumerate() {
+            let [x, w, a] = [x, w, f32::from(code) * f32::from(self.scales[i / 16])].map(f64::from);
+            (aa, xa) = (aa + w * a * a, xa + w * x * a);
+        }
+        if aa > 0.0 && (xa / aa).abs() < f64::from(f16::MAX) {
+            self.scale = half((xa / aa) as f32).0;
+        }
+        let error = self.fill(numbers, scales, true);
+        (error, self)
+    }
+
+    fn error(&self, numbers: Numbers<'_>) -> f64 {
+        error(numbers, &self.codes, &self.maps())
     }
 }

@@ -130,8 +130,8 @@ impl BlockFormat {
     ///
     /// `importance` weighs the squared error of each number, such as the mean square of what it is multiplied with; `None` weighs all
     /// alike. `Q8_0` and `Q4_0` then are to the bit those of the Python package `gguf`. Otherwise scales and minima are searched for near
-    /// those of the range, by weighted least squares, and taken where they lose less than the plain ones. Numbers so small that
-    /// their scale has no inverse become 0.
+    /// those of the range, by weighted least squares, and taken where they lose less than the plain ones: with an importance no block loses
+    /// more by its measure than without. Numbers so small that their scale has no inverse become 0.
     ///
     /// # Panics
     /// - if the bytes are no whole number of blocks, or `numbers`, or `importance`, are not as many as they hold
@@ -381,6 +381,19 @@ mod tests {
                     let size: f64 = numbers.iter().zip(weights).map(|(&x, &w)| f64::from(w) * f64::from(x).powi(2)).sum();
                     prop_assert!(found <= plain * 1.001 + 1e-8 * size, "{} {} {}", format, found, plain);
                 }
+            }
+        }
+
+        #[test]
+        fn weights_make_no_weighted_error_larger(numbers in numbers(), weights in prop::collection::vec(0.0f32..1.0, 256), power in 0i32..9) {
+            // From weights that are nearly alike to a few that outweigh all others.
+            let weights: Vec<f32> = weights.iter().map(|weight| weight.powi(power)).collect();
+            let size: f64 = numbers.iter().zip(&weights).map(|(&x, &w)| f64::from(w) * f64::from(x).powi(2)).sum();
+            for format in BlockFormat::ALL {
+                let [plain, weighed] = [None, Some(&weights[..])].map(|importance| quantized(format, &numbers, importance));
+                let [plain, weighed] = [plain, weighed].map(|blocks| error(format, &numbers, &weights, &blocks));
+                // Blocks are compared in single precision.
+                prop_assert!(weighed <= plain * 1.001 + 1e-8 * size, "{} {} {}", format, weighed, plain);
             }
         }
 

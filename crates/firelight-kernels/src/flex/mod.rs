@@ -16,8 +16,10 @@ pub(crate) use number::Number;
 pub(crate) use product::{Matrix, MatrixMut, product, product_of_long_sums};
 pub(crate) use real::Real;
 
+use crate::cast::CastKernel;
+use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::tensor::DType;
+use burn::tensor::{DType, FloatDType, Shape};
 use rayon::prelude::*;
 
 /// Elements that a block of rows has at least: enough to pay for handing it to another thread.
@@ -46,6 +48,24 @@ impl<R, F: FnMut() -> R> pulp::NullaryFnOnce for Body<F> {
 /// The tensor in row-major order, copied only if it is not.
 pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.layout().contiguous_offsets().is_some() { tensor } else { tensor.to_contiguous() }
+}
+
+/// The shape of a tensor with another last dimension.
+pub(crate) fn with_last(x: &FlexTensor, width: usize) -> Shape {
+    let mut shape = x.layout().shape().clone();
+    let last = shape.num_dims() - 1;
+    shape[last] = width;
+    shape
+}
+
+/// The same numbers in single precision.
+pub(crate) fn widened(x: FlexTensor) -> FlexTensor {
+    Flex::converted(x, FloatDType::F32)
+}
+
+/// The nearest numbers in `bf16`.
+pub(crate) fn rounded(x: FlexTensor) -> FlexTensor {
+    Flex::converted(x, FloatDType::BF16)
 }
 
 /// The elements of a contiguous tensor.

@@ -3,12 +3,10 @@
 
 use super::flex::{matrix, repeat_row};
 use super::row::{add_rows, are_long};
-use crate::cast::CastKernel;
 use crate::flex::halves::{Units, product};
-use crate::flex::{Matrix, Number, contiguous, converted, filled, values};
-use burn::backend::Flex;
+use crate::flex::{Matrix, Number, contiguous, converted, filled, rounded, values, widened, with_last};
 use burn::backend::flex::FlexTensor;
-use burn::tensor::{FloatDType, Shape, bf16};
+use burn::tensor::{Shape, bf16};
 
 /// `x weight + bias`, rounded once.
 pub(super) fn forward(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
@@ -64,20 +62,4 @@ fn forward_long(x: FlexTensor, weight: &FlexTensor, bias: Option<FlexTensor>) ->
     }
     add_rows(&mut sums, Matrix::rows(&rows, d_in), weight);
     bf16::tensor(converted(&sums), with_last(&x, d_out))
-}
-
-/// The shape of a tensor with another last dimension.
-fn with_last(x: &FlexTensor, width: usize) -> Shape {
-    let mut shape = x.layout().shape().clone();
-    let last = shape.num_dims() - 1;
-    shape[last] = width;
-    shape
-}
-
-fn widened(x: FlexTensor) -> FlexTensor {
-    Flex::converted(x, FloatDType::F32)
-}
-
-fn rounded(x: FlexTensor) -> FlexTensor {
-    Flex::converted(x, FloatDType::BF16)
 }

@@ -5,7 +5,7 @@ use super::row::{add_rows, are_long};
 use super::{LinearExtension, LinearKernel, bf16};
 use crate::flex::{
     Matrix, MatrixMut, Number, Real, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
-    values, vectorised, with_number, with_real,
+    values, vectorised, with_last, with_number, with_real,
 };
 use crate::optional::OptionalFloat;
 use burn::backend::Flex;
@@ -56,9 +56,7 @@ pub(super) fn matrix<T: Number>(weight: &FlexTensor) -> Matrix<'_, T> {
 pub(super) fn forward<T: Real>(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
     let x = contiguous(x);
     let (d_in, d_out) = (weight.layout().shape()[0], weight.layout().shape()[1]);
-    let mut shape = x.layout().shape().clone();
-    let last = shape.num_dims() - 1;
-    shape[last] = d_out;
+    let shape = with_last(&x, d_out);
     let out = filled(shape.num_elements(), |out| {
         let (rows, weight) = (Matrix::rows(values::<T>(&x), d_in), matrix(&weight));
         let are_long = are_long(rows.shape()[0], &weight);

@@ -5,13 +5,12 @@ use super::few::{ROWS, multiply_few};
 use super::matrix::BlockMatrix;
 use super::{QuantizedLinearExtension, QuantizedLinearKernel, panels};
 use crate::BlockFormat;
-use crate::cast::CastKernel;
 use crate::flex::halves::Units;
-use crate::flex::{Matrix, Number, contiguous, converted, values};
+use crate::flex::{Matrix, Number, contiguous, converted, rounded, values, widened, with_last};
 use crate::optional::OptionalFloat;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
-use burn::tensor::{DType, FloatDType, Shape, bf16};
+use burn::tensor::{DType, Shape, bf16};
 
 impl QuantizedLinearExtension for Flex {
     fn quantized_linear(
@@ -93,20 +92,4 @@ fn rows(x: &FlexTensor) -> usize {
 fn rows_of<N: Number>(x: &FlexTensor) -> Matrix<'_, N> {
     let shape = x.layout().shape();
     Matrix::rows(values(x), shape[shape.num_dims() - 1])
-}
-
-/// The shape of a tensor with another last dimension.
-fn with_last(x: &FlexTensor, width: usize) -> Shape {
-    let mut shape = x.layout().shape().clone();
-    let last = shape.num_dims() - 1;
-    shape[last] = width;
-    shape
-}
-
-fn widened(x: FlexTensor) -> FlexTensor {
-    Flex::converted(x, FloatDType::F32)
-}
-
-fn rounded(x: FlexTensor) -> FlexTensor {
-    Flex::converted(x, FloatDType::BF16)
 }

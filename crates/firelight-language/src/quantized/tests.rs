@@ -1,9 +1,12 @@
 use super::*;
 use burn::tensor::{DType, Device, FloatDType, Int, Tensor};
-use firelight_core::{Init, ParamBuilder, WeightInit};
+use firelight_core::{Init, ParamBuilder, WeightInit, WeightLayout};
 use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::GenerationOptions;
 use firelight_kernels::Difference;
+use firelight_storage::Existing;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 
 // All on flex: other devices make floats of blocks.
 fn config(d_model: usize) -> LanguageModelConfig {
@@ -85,7 +88,7 @@ fn embedding_and_head_have_more_bits_than_layers_of_q4_k() {
 }
 
 fn entry(path: &str, width: usize) -> WeightEntry {
-    WeightEntry { path: path.into(), rows: 3, width, is_table: false, format: None }
+    WeightEntry { path: path.into(), rows: 3, width, layout: WeightLayout::Columns, format: None }
 }
 
 #[test]
@@ -129,7 +132,7 @@ fn a_model_in_blocks_comes_back_from_its_folder_to_the_bit_under_the_same_paths(
 /// The keys of the weights file of a folder.
 fn keys(folder: &ModelFolder) -> Vec<String> {
     let bytes = std::fs::read(folder.weights_path(&Checkpoint::Last)).unwrap();
-    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let mut names: Vec<String> = tensors.names().iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names
@@ -181,6 +184,36 @@ fn blocks_are_loaded_beside_half_precision() {
     let [found, expected] = [loaded.model(), &cast].map(|model| model.forward(tokens.clone()));
     assert_eq!(found.dtype(), DType::BF16);
     found.into_data().assert_eq(&expected.into_data(), true);
+}
+
+/// Writes a tensor of bytes again as 32-bit integers.
+fn as_integers(folder: &ModelFolder, key: &str) {
+    let path = folder.weights_path(&Checkpoint::Last);
+    let bytes = std::fs::read(&path).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let numbers = tensors.tensor(key).unwrap().data().iter().map(|&byte| i32::from(byte));
+    let numbers: Vec<u8> = numbers.flat_map(i32::to_le_bytes).collect();
+    let views = tensors.tensors().into_iter().map(|(name, view)| match name == key {
+        true => (name, TensorView::new(Dtype::I32, view.shape().to_vec(), &numbers).unwrap()),
+        false => (name, view),
+    });
+    std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+}
+
+#[test]
+fn integers_in_the_place_of_blocks_are_refused_before_a_token_is_written() {
+    let home = tempfile::tempdir().unwrap();
+    let config = config(64);
+    let run = saved(&generator(&config), &config, &home.path().join("floats"));
+    let quantized = load(&run).unwrap().quantize(&BlockMix::new(BlockFormat::Q8_0));
+    let folder = quantized.save_quantized(&run, home.path().join("blocks")).unwrap();
+    as_integers(&folder, "embedding.weight");
+    let error = load_error(&folder);
+    assert!(error.contains("model.safetensors` does not fit the model"), "{error}");
+    assert!(
+        error.contains("embedding.weight (expected blocks of few bits, bytes of the type U8, found I32)"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, Param};
 use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
-use firelight_core::WeightEntry;
+use firelight_core::{WeightEntry, WeightLayout};
 use firelight_kernels::BlockFormat;
 use firelight_storage::{StorageError, replace_file};
 use safetensors::Dtype;
@@ -35,21 +35,19 @@ impl Plan {
         self.save_in_blocks(weights, path, &[]).map(drop)
     }
 
-    /// The same, with the blocks of the checkpoint for those of the `matrices` of which each row lies whole in its file. Returns the names of
-    /// the formats by the paths of the parameters.
+    /// The same, with the blocks of the checkpoint for those of the `matrices` of which each row lies whole in its file. Returns their formats
+    /// by the paths of the parameters.
     pub(crate) fn save_in_blocks(
         &self,
         weights: &Weights,
         path: &Path,
         matrices: &[WeightEntry],
-    ) -> Result<BTreeMap<String, String>, StorageError> {
+    ) -> Result<BTreeMap<String, BlockFormat>, StorageError> {
         // All are looked at before the file begins: the writer below can only be given bytes.
         self.sources.values().try_for_each(|source| source.check(weights))?;
         let copied = self.sources.iter().map(|(path, source)| (path, Copied::of(path, source, weights, matrices)));
         let tensors: Vec<(&String, Copied<'_>)> = copied.collect();
-        let format = |(path, copied): &(&String, Copied<'_>)| {
-            copied.blocks.as_ref().map(|blocks| (path.to_string(), blocks.format.name().to_string()))
-        };
+        let format = |(path, copied): &(&String, Copied<'_>)| Some((path.to_string(), copied.blocks.as_ref()?.format));
         let formats = tensors.iter().filter_map(format).collect();
         replace_file(path, |temporary| {
             let none: Option<HashMap<String, String>> = None;
@@ -59,6 +57,13 @@ impl Plan {
             })
         })?;
         Ok(formats)
+    }
+
+    /// Those of the `matrices` that such a file has as floats, by their paths.
+    pub(crate) fn floats(&self, weights: &Weights, matrices: &[WeightEntry]) -> Vec<String> {
+        let blocks = |matrix: &WeightEntry| self.sources.get(&matrix.path)?.blocks(matrix, weights);
+        let has_blocks = |matrix: &WeightEntry| blocks(matrix).is_some();
+        matrices.iter().filter(|matrix| !has_blocks(matrix)).map(|matrix| matrix.path.clone()).collect()
     }
 }
 
@@ -117,7 +122,10 @@ impl Source {
 
     /// Its rows of blocks, where it is a matrix that can have the blocks of the file.
     fn blocks(&self, matrix: &WeightEntry, weights: &Weights) -> Option<Blocks> {
-        let view = if matrix.is_table { self.view.clone() } else { self.view.clone().transposed() };
+        let view = match matrix.layout {
+            WeightLayout::Rows => self.view.clone(),
+            WeightLayout::Columns => self.view.clone().transposed(),
+        };
         let (format, rows) = weights.rows_in_blocks(&self.tensor, &view).filter(|_| self.plus == 0.0)?;
         Some(Blocks { format, shape: rows.shape(), rows })
     }

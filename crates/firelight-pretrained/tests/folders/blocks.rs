@@ -118,6 +118,7 @@ fn rows_of_heads_are_put_in_our_order_and_all_others_stay() {
     let file = llama(home.path());
     let (run, formats) = imports(&file, home.path());
     all_in_blocks(&run, &formats);
+    assert!(PublishedModel::open(&file).unwrap().import_notes().is_empty());
     assert!(formats.values().all(|format| format == "q8_0"), "{formats:?}");
     let layer = "transformer.blocks.1.";
     for (ours, theirs) in [
@@ -190,6 +191,8 @@ fn matrices_whose_rows_are_no_whole_blocks_stay_floats() {
     // Rows of 24 numbers are half precision in the file.
     let down = "transformer.blocks.1.feed_forward.down.weight";
     assert_eq!((formats.len(), formats.get(down)), (8, None), "{formats:?}");
+    let floats = format!("not in blocks and stay floats: transformer.blocks.0.feed_forward.down.weight, {down}");
+    assert_eq!(PublishedModel::open(&file).unwrap().import_notes(), [format!("2 of 10 matrices are {floats}")]);
     assert_eq!(parameter(&run, down).0, Dtype::F16);
     assert_eq!(parameter(&run, "transformer.norm.gamma").0, Dtype::F32);
     // The file has all queries, all keys, all values, and so has the model; a folder has the three of each head.

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_pretrained::{Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel, Structure};
 use firelight_storage::{Checkpoint, TaskError};
 use tempfile::TempDir;
@@ -176,6 +177,28 @@ fn an_import_needs_a_tokenizer_and_leaves_nothing_behind() {
     let found = PublishedModel::open(fixture("llama-plain")).unwrap().import(&out).unwrap_err().to_string();
     assert!(found.contains("holds neither tokenizer.json nor another tokenizer"), "{found}");
     assert!(!out.exists());
+}
+
+#[test]
+fn an_import_that_fails_leaves_nothing_behind_and_is_repeated() {
+    let (home, out) = (copy("llama-plain"), tempfile::tempdir().unwrap());
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+    tokenizer.save(home.path().join("tokenizer.json")).unwrap();
+    let (weights, empty) = (home.path().join("model.safetensors"), out.path().join("empty"));
+    let whole = fs::read(&weights).unwrap();
+    let mut damaged = whole.clone();
+    let last = damaged.len() - 4;
+    damaged[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    fs::create_dir(&empty).unwrap();
+    for run in [out.path().join("new"), empty] {
+        fs::write(&weights, &damaged).unwrap();
+        let found = PublishedModel::open(home.path()).unwrap().import(&run).unwrap_err().to_string();
+        assert!(found.contains("has numbers that are NaN or infinite"), "{found}");
+        assert!(!run.join("tokenizer.json").exists() && !run.join("recipe.toml").exists());
+        fs::write(&weights, &whole).unwrap();
+        PublishedModel::open(home.path()).unwrap().import(&run).unwrap();
+        assert!(run.join("config.json").is_file() && run.join("tokenizer.json").is_file());
+    }
 }
 
 fn arrays(of: &[(&str, &[usize], Numbers)]) -> Arrays {

@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 
 use super::layout::{CHECKPOINTS, CONFIG, METRICS, QUANTIZATION, RECIPE, SESSIONS};
+use super::whole::UNFINISHED;
 use crate::atomic::is_temporary;
-use crate::checkpoint_folder::checkpoint_of;
+use crate::checkpoint_folder::{checkpoint_of, remove};
 use crate::error::list;
 use crate::listing::names_in;
 use crate::lock::LOCK;
@@ -29,7 +30,7 @@ pub enum Existing {
 /// Whether a run may begin or go on in the folder at `path`, as far as what lies in it goes.
 pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
     let mut names = names_in(path)?;
-    names.retain(|name| name != LOCK && !is_temporary(name));
+    names.retain(|name| name != LOCK && name != UNFINISHED && !is_temporary(name));
     let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG)) || has_checkpoint(path);
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
@@ -72,6 +73,7 @@ fn is_begun(path: &Path, names: &[String]) -> bool {
 
 /// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
 pub(super) fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
+    remove(&path.join(UNFINISHED))?;
     names_in(path)?.iter().filter(|name| is_temporary(name)).try_for_each(|name| {
         let file = path.join(name);
         fs::remove_file(&file).map_err(StorageError::io("remove", &file))

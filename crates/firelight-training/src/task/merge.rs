@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_storage::{Checkpoint, Existing, InputError, ModelFolder, load_weights, save_base};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, load_weights, save_base};
 
 use super::Task;
 use super::start::structure_of;
@@ -35,9 +35,9 @@ pub fn merge<T: Task>(
     let mut model = T::model(&config, 0, device);
     load_weights(&mut model, run.weights(checkpoint)?)?;
     let (config, merged) = T::merged(&config, model);
-    let folder = ModelFolder::create(out, Existing::Refuse)?;
-    run.hand_on(&folder)?;
-    save_base(&merged, folder.weights_path(&Checkpoint::Last))?;
-    folder.write_config(T::NAME, &config)?; // goes last and makes it a model
-    Ok(folder)
+    ModelFolder::create_whole(out, |folder| {
+        run.hand_on(folder)?;
+        save_base(&merged, folder.weights_path(&Checkpoint::Last))?;
+        Ok(folder.write_config(T::NAME, &config)?)
+    })
 }
