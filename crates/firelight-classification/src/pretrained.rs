@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::Device;
-use firelight_core::ConfigError;
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
+use burn::tensor::{Device, FloatDType};
+use firelight_core::{ConfigError, build_in_blocks, onto_device};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -84,8 +84,9 @@ pub(crate) fn load<C: Pretrained>(
     TaskError::in_config(&folder.config(), &config.problems())?;
     let weights = folder.weights(checkpoint)?;
     let vocabulary = TextVocabulary::load(&folder)?.fits(config.encoder().vocab_size, &folder)?;
-    let mut model = config.model(device);
-    load_weights(&mut model, weights)?;
+    let build = |names: &_| build_in_blocks(names, device, |device| config.model(device));
+    let place = |model| onto_device(model, device);
+    let model = folder.load_model((weights.as_path(), FloatDType::F32), build, place)?;
     Ok((config, model, vocabulary))
 }
 

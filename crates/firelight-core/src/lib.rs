@@ -113,6 +113,6 @@ pub use vision::{
     VisionTransformerConfig, resize_positions,
 };
 pub use weight::{
-    Importance, Weight, WeightEntry, WeightLayout, dequantize, importance_of, quantize, quantize_by, weights_of,
-    with_blocks,
+    Importance, Weight, WeightEntry, WeightLayout, build_in_blocks, dequantize, importance_of, onto_device, quantize,
+    quantize_by, weights_of, with_blocks,
 };

@@ -1,9 +1,9 @@
 //! The matrix of a layer: floats, or numbers of few bits in blocks, which are multiplied as they lie.
 //!
 //! A layer is built with floats. [`quantize`] turns the matrices of a model that is loaded into blocks, [`with_blocks`] those of a model
-//! that is to be loaded from a file of blocks. Blocks are for inference: they have no gradient and are never trained. The input of a layer
-//! has its gradient, so that adapters in front of it and beside it learn. [`importance_of`] measures what weights are multiplied by, and
-//! [`quantize_by`] rounds by it.
+//! that is to be loaded from a file of blocks. Blocks have no gradient and are never trained. The input of a layer has its gradient, so that
+//! adapters in front of it and beside it learn: QLoRA (Dettmers et al. 2023, <https://arxiv.org/abs/2305.14314>). [`importance_of`] measures
+//! what weights are multiplied by, and [`quantize_by`] rounds by it.
 //!
 //! The path of the parameter is that of the layer's field, whether it holds floats or blocks. A visitor or mapper meets blocks as integers of
 //! the type `u8` in the variant of an enum that is named after the format, and what leaves out the names of variants, as the weight file
@@ -11,6 +11,7 @@
 
 mod convert;
 mod importance;
+mod load;
 mod module;
 
 #[cfg(test)]
@@ -18,6 +19,7 @@ mod tests;
 
 pub use convert::{WeightEntry, dequantize, quantize, quantize_by, weights_of, with_blocks};
 pub use importance::{Importance, importance_of};
+pub use load::{build_in_blocks, onto_device};
 pub(crate) use module::format_in;
 
 use std::ops::Range;

@@ -5,16 +5,12 @@
 //! stay floats.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use firelight_core::{
-    BlockFormat, ConfigError, Importance, WeightEntry, dequantize, quantize_by, weights_of, with_blocks,
-};
-use firelight_storage::{
-    Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights_in, save_weights, shortened,
-};
+use firelight_core::{BlockFormat, Importance, WeightEntry, build_in_blocks, onto_device, quantize_by, weights_of};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, save_weights};
 
 use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::text_generator::TextGenerator;
@@ -191,51 +187,22 @@ pub fn write_formats(folder: &ModelFolder, formats: &BTreeMap<String, BlockForma
     if names.is_empty() { Ok(()) } else { folder.write_quantization(&names) }
 }
 
-/// What `quantization.json` says of a folder, and where; none of a model of floats.
-pub(crate) struct Formats {
-    path: PathBuf,
-    of: BTreeMap<String, BlockFormat>,
-}
-
-/// The formats of the matrices in blocks of a folder.
+/// A model with the weights of a file of its run folder, the floats among them in `dtype`. Flex multiplies blocks as they lie; for any other
+/// device they become floats on the way.
 ///
 /// # Errors
-/// If `quantization.json` cannot be read, or names an unknown format.
-pub(crate) fn formats_in(folder: &ModelFolder) -> Result<Option<Formats>, TaskError> {
-    let Some(names) = folder.read_quantization()? else { return Ok(None) };
-    let path = folder.quantization();
-    let formats = names.into_iter().map(|(parameter, name)| match BlockFormat::from_name(&name) {
-        Some(format) => Ok((parameter, format)),
-        None => Err(unknown(&path, &parameter, &name)),
-    });
-    Ok(Some(Formats { of: formats.collect::<Result<_, _>>()?, path }))
-}
-
-/// A model with its weights, the floats among them in `dtype`. Flex multiplies blocks as they lie; for any other device they become floats
-/// on the way.
-///
-/// # Errors
-/// If the formats do not fit the model, or the weights cannot be read.
-pub(crate) fn load_blocks(
+/// If the formats of the folder do not fit the model, or the weights cannot be read.
+pub(crate) fn load_weighted(
+    folder: &ModelFolder,
     config: &LanguageModelConfig,
-    formats: &Formats,
-    (weights, dtype): (&Path, FloatDType),
+    weights: (&Path, FloatDType),
     device: &Device,
 ) -> Result<LanguageModel, TaskError> {
-    let unfit = |error: ConfigError| InputError::in_file(&formats.path, format!("does not fit the model: {error}"));
-    let mut model = with_blocks(config.init(&Device::flex()), &formats.of).map_err(unfit)?;
-    if *device == Device::flex() {
-        load_weights_in(&mut model, weights, dtype)?;
-        return Ok(model.cast(dtype)); // What is read from blocks is of that type, too.
-    }
-    load_weights_in(&mut model, weights, FloatDType::F32)?;
-    Ok(dequantize(model).fork(device).cast(dtype))
-}
-
-fn unknown(path: &Path, parameter: &str, name: &str) -> InputError {
-    let known = BlockFormat::ALL.map(BlockFormat::name).join(", ");
-    let (parameter, name) = (shortened(parameter), shortened(name));
-    InputError::in_file(path, format!("names the unknown format `{name}` for `{parameter}`: expected one of {known}"))
+    let (_, dtype) = weights;
+    let build = |names: &_| build_in_blocks(names, device, |device| config.init(device));
+    let model = folder.load_model(weights, build, |model| onto_device(model, device))?;
+    let has_blocks = folder.quantization().is_file();
+    Ok(if has_blocks { model.cast(dtype) } else { model }) // What is read from blocks is of that type, too.
 }
 
 #[cfg(test)]

@@ -15,14 +15,13 @@ use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
     WithVocabulary, write_texts,
 };
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights_in};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 
 use self::contrast::Amateur;
 use self::draft::Guesser;
 use crate::inference::{CacheKind, LmState, WithCache};
 use crate::model::{LanguageModel, LanguageModelConfig};
-use crate::quantized::BlockMix;
-use crate::quantized::{formats_in, load_blocks};
+use crate::quantized::{BlockMix, load_weighted};
 
 pub use self::contrast::AmateurOptions;
 
@@ -85,14 +84,7 @@ impl TextGenerator {
         let weights = folder.weights(checkpoint)?;
         let tokenizer = Tokenizer::load(folder.tokenizer())?;
         tokenizer.fits(config.vocab_size, &folder.config())?;
-        let model = match formats_in(&folder)? {
-            Some(formats) => load_blocks(&config, &formats, (weights.as_path(), dtype), device)?,
-            None => {
-                let mut model = config.init(device);
-                load_weights_in(&mut model, weights, dtype)?;
-                model
-            }
-        };
+        let model = load_weighted(&folder, &config, (weights.as_path(), dtype), device)?;
         let generator = Self::new(model, tokenizer);
         match folder.generation() {
             path if path.is_file() => Ok(generator.with_defaults(GenerationDefaults::of_file(path)?)),

@@ -11,11 +11,11 @@ mod sentences;
 use std::fmt::Display;
 use std::path::Path;
 
-use burn::tensor::Device;
-use firelight_core::ConfigError;
+use burn::tensor::{Device, FloatDType};
+use firelight_core::{ConfigError, build_in_blocks, onto_device};
 use firelight_data::DataError;
 use firelight_generation::{GenerationDefaults, Hypothesis};
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 
 use self::guesser::Guesser;
 use self::sentences::{Lines, joined, parts};
@@ -73,8 +73,9 @@ impl Translator {
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, config.joint)?;
         check_vocabulary(&config, &vocabulary, &folder)?;
-        let mut model = config.init(device);
-        load_weights(&mut model, weights)?;
+        let build = |names: &_| build_in_blocks(names, device, |device| config.init(device));
+        let place = |model| onto_device(model, device);
+        let model = folder.load_model((weights.as_path(), FloatDType::F32), build, place)?;
         Ok(Self::new(model, vocabulary).with_defaults(GenerationDefaults::of_file(folder.generation())?))
     }
 

@@ -15,12 +15,21 @@ use crate::weights::not_weights;
 use crate::{InputError, StorageError, read_file, shortened, write_atomic};
 
 /// A tensor being averaged: its shape, and the sum of its values so far.
-type Sums = BTreeMap<String, (Vec<usize>, Vec<f64>)>;
+type Sums = BTreeMap<String, (Vec<usize>, Numbers)>;
 
-/// Writes the mean of the weights in `files` to `path`, as 32-bit floats; sums are taken in double precision.
+/// What a tensor holds.
+enum Numbers {
+    /// A sum.
+    Floats(Vec<f64>),
+    /// Numbers in blocks of few bits, which no training changes: those of all files are the same.
+    Blocks(Vec<u8>),
+}
+
+/// Writes the mean of the weights in `files` to `path`, as 32-bit floats; sums are taken in double precision. Weights in blocks of few
+/// bits, beside which adapters were trained, are the same in all files and stay so.
 ///
 /// # Errors
-/// Fails if a file cannot be read, holds anything but finite 32-bit floats, or does not have the keys and shapes of the first
+/// Fails if a file cannot be read, holds anything but finite 32-bit floats and such blocks, or does not have the keys and shapes of the first
 /// one, or if `path` cannot be written.
 ///
 /// # Panics
@@ -39,7 +48,8 @@ fn read(path: &Path) -> Result<Sums, StorageError> {
     let tensors = SafeTensors::deserialize(&bytes).map_err(not_weights(path, bytes.len() as u64))?;
     let tensor = |(key, view): (&str, TensorView)| {
         let (shape, values) = values(key, &view).map_err(|wrong| mismatch(path, &wrong))?;
-        match values.iter().find(|value| !value.is_finite()) {
+        let floats: &[f64] = if let Numbers::Floats(floats) = &values { floats.as_slice() } else { &[] };
+        match floats.iter().find(|value| !value.is_finite()) {
             Some(value) => {
                 let problem =
                     format!("holds {value} in {}, so its training diverged: leave this checkpoint out", shortened(key));
@@ -51,12 +61,13 @@ fn read(path: &Path) -> Result<Sums, StorageError> {
     tensors.iter().map(tensor).collect()
 }
 
-fn values(key: &str, view: &TensorView) -> Result<(Vec<usize>, Vec<f64>), String> {
+fn values(key: &str, view: &TensorView) -> Result<(Vec<usize>, Numbers), String> {
     match view.dtype() {
         Dtype::F32 => {
             let float = |bytes: &[u8]| f64::from(f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
-            Ok((view.shape().to_vec(), view.data().chunks_exact(4).map(float).collect()))
+            Ok((view.shape().to_vec(), Numbers::Floats(view.data().chunks_exact(4).map(float).collect())))
         }
+        Dtype::U8 => Ok((view.shape().to_vec(), Numbers::Blocks(view.data().to_vec()))),
         other => Err(format!("{} (expected F32, found {other:?})", shortened(key))),
     }
 }
@@ -68,12 +79,21 @@ fn add(sums: &mut Sums, more: Sums) -> Result<(), String> {
     }
     for (key, (shape, values)) in more {
         match sums.get_mut(&key) {
-            Some((expected, sum)) if *expected == shape => sum.iter_mut().zip(values).for_each(|(sum, x)| *sum += x),
+            Some((expected, sum)) if *expected == shape => add_numbers(sum, values, &key)?,
             Some((expected, _)) => {
                 return Err(format!("{} (expected {expected:?}, found {shape:?})", shortened(&key)));
             }
             None => return Err(format!("{} (unknown)", shortened(&key))),
         }
+    }
+    Ok(())
+}
+
+fn add_numbers(sum: &mut Numbers, more: Numbers, key: &str) -> Result<(), String> {
+    match (sum, more) {
+        (Numbers::Floats(sum), Numbers::Floats(more)) => sum.iter_mut().zip(more).for_each(|(sum, x)| *sum += x),
+        (Numbers::Blocks(bytes), Numbers::Blocks(more)) if *bytes == more => {}
+        _ => return Err(format!("{} (other numbers in blocks of few bits)", shortened(key))),
     }
     Ok(())
 }
@@ -85,10 +105,14 @@ fn mismatch(path: &Path, wrong: &str) -> InputError {
 
 fn serialise(sums: &Sums, count: usize, path: &Path) -> Result<Vec<u8>, StorageError> {
     let mean = |sum: &f64| ((sum / count as f64) as f32).to_le_bytes();
-    let data: Vec<Vec<u8>> = sums.values().map(|(_, sum)| sum.iter().flat_map(mean).collect()).collect();
+    let bytes = |numbers: &Numbers| match numbers {
+        Numbers::Floats(sum) => (Dtype::F32, sum.iter().flat_map(mean).collect()),
+        Numbers::Blocks(bytes) => (Dtype::U8, bytes.clone()),
+    };
+    let data: Vec<(Dtype, Vec<u8>)> = sums.values().map(|(_, numbers)| bytes(numbers)).collect();
     let failed = |error: SafeTensorError| StorageError::io("write the weights", path)(io::Error::other(error));
-    let views = sums.iter().zip(&data).map(|((key, (shape, _)), data)| {
-        Ok((key.as_str(), TensorView::new(Dtype::F32, shape.clone(), data).map_err(failed)?))
+    let views = sums.iter().zip(&data).map(|((key, (shape, _)), (dtype, data))| {
+        Ok((key.as_str(), TensorView::new(*dtype, shape.clone(), data).map_err(failed)?))
     });
     let views: Vec<_> = views.collect::<Result<_, StorageError>>()?;
     safetensors::serialize(views, None).map_err(failed)
@@ -130,6 +154,30 @@ mod tests {
         average_weights(&files[..1], &mean).unwrap();
         load_weights(&mut loaded, &mean).unwrap();
         assert_eq!(loaded.weight.val().try_into_vec_as::<f32>().unwrap(), [1.0, -2.0], "one file is its own mean");
+    }
+
+    #[test]
+    fn blocks_stay_as_they_are_in_all_files() {
+        let home = tempfile::tempdir().unwrap();
+        let [one, same, other, mean] = ["one", "same", "other", "mean"].map(|name| home.path().join(name));
+        let write = |path: &Path, block: u8, number: f32| {
+            let (bytes, floats) = ([block, 7], number.to_le_bytes());
+            let views = [
+                ("base", TensorView::new(Dtype::U8, vec![1, 2], &bytes).unwrap()),
+                ("up", TensorView::new(Dtype::F32, vec![1], &floats).unwrap()),
+            ];
+            fs::write(path, safetensors::serialize(views, None).unwrap()).unwrap();
+        };
+        write(&one, 200, 1.0);
+        write(&same, 200, 4.0);
+        write(&other, 201, 4.0);
+        average_weights(&[one.clone(), same], &mean).unwrap();
+        let bytes = fs::read(&mean).unwrap();
+        let found = SafeTensors::deserialize(&bytes).unwrap();
+        let tensor = |key: &str| found.tensor(key).unwrap().data().to_vec();
+        assert_eq!((tensor("base"), tensor("up")), (vec![200, 7], 2.5_f32.to_le_bytes().to_vec()));
+        let error = average_weights(&[one, other], &mean).unwrap_err().to_string();
+        assert!(error.contains("other` is not like the others: base (other numbers in blocks of few bits)"), "{error}");
     }
 
     #[test]

@@ -1,14 +1,16 @@
 //! What the tasks on the models of `firelight-core` say alike to `firelight-training`, which do not know each other: how a step is
 //! computed and what it reports (step.rs), what a batch costs, what is wrong with the sections of a recipe, and what follows from
-//! the structure of a model (structure.rs).
+//! the structure of a model (structure.rs), the blocks of its base included (base.rs).
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod base;
 mod step;
 mod structure;
 
 use firelight_core::{ConfigError, Cost, PatchPosition, VisionTransformerConfig, resize_positions};
 use firelight_training::{BatchCost, PositionGrid, Problem};
 
+pub use base::base_in_blocks;
 pub use step::{plain_pass, token_report, token_step, train_pass, train_step};
 #[doc(hidden)]
 pub use {burn, firelight_core, firelight_training};

@@ -64,6 +64,12 @@ pub(crate) fn trained_beside<M: Module>(model: M, patterns: &[String]) -> usize 
     trained(&model.map(&mut Freeze { patterns, path: ModulePath::default() }))
 }
 
+/// The same by the paths of the parameters alone, none of which is drawn for it.
+pub(crate) fn trained_by_paths<M: Module>(model: &M, patterns: &[String]) -> usize {
+    let trained = shapes_of(model).into_iter().filter(|(path, _)| !is_frozen(patterns, path));
+    trained.map(|(_, shape)| shape.iter().product::<usize>()).sum()
+}
+
 /// How many numbers of `model` have a gradient.
 fn trained<M: Module>(model: &M) -> usize {
     struct Trained(usize);
@@ -144,6 +150,7 @@ mod tests {
         for device in [Device::default(), Device::default().autodiff()] {
             for (list, expected) in [(&[][..], 2), (&["slope"], 1), (&["*", "!offset"], 1), (&["*"], 0)] {
                 assert_eq!(trained_beside(line(device.clone()), &patterns(list)), expected, "{list:?}");
+                assert_eq!(trained_by_paths(&line(device.clone()), &patterns(list)), expected, "{list:?}");
             }
         }
         let model = line(Device::default());

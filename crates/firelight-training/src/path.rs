@@ -4,8 +4,12 @@
 use std::collections::{BTreeSet, HashSet};
 
 use burn::module::{Module, ModuleVisitor, Param, ParamId};
-use burn::tensor::Tensor;
+use burn::tensor::{Int, Tensor};
+use firelight_kernels::BlockFormat;
 use wildmatch::WildMatch;
+
+/// The container of blocks of few bits.
+const BLOCKS: &str = "Enum:Blocks";
 
 /// What a visitor or mapper keeps of the modules that it is in.
 #[derive(Debug, Default)]
@@ -38,7 +42,7 @@ pub(crate) fn fits(pattern: &str, path: &str) -> bool {
     WildMatch::new(pattern).matches(path) || WildMatch::new(&format!("{pattern}.*")).matches(path)
 }
 
-/// A place of a float parameter in a model.
+/// A place in a model of a float parameter, or of one whose numbers lie in blocks of few bits.
 #[derive(Debug)]
 pub(crate) struct Parameter {
     pub(crate) path: String,
@@ -46,13 +50,13 @@ pub(crate) struct Parameter {
     pub(crate) shape: Vec<usize>,
 }
 
-/// The float parameters of a model in the order of a visit, those with several places once. None is drawn for it.
+/// The parameters of a model in the order of a visit, those with several places once. None is drawn for it.
 pub(crate) fn parameters_of<M: Module>(model: &M) -> Vec<Parameter> {
     let mut seen = HashSet::new();
     places_of(model).into_iter().filter(|place| seen.insert(place.id)).collect()
 }
 
-/// The paths of the float parameters with their shapes, every place of each.
+/// The paths of the parameters with their shapes, every place of each. The shape of blocks is rows by numbers of a row.
 pub(crate) fn shapes_of<M: Module>(model: &M) -> Vec<(String, Vec<usize>)> {
     places_of(model).into_iter().map(|place| (place.path, place.shape)).collect()
 }
@@ -67,19 +71,32 @@ fn places_of<M: Module>(model: &M) -> Vec<Parameter> {
 struct Places {
     found: Vec<Parameter>,
     path: ModulePath,
+    /// Of the blocks that are visited: models give them as bytes, in the variant of an enum that is named after the format.
+    format: Option<BlockFormat>,
 }
 
 impl ModuleVisitor for Places {
     fn enter_module(&mut self, name: &str, container: &str) {
         self.path.enter(name, container);
+        self.format = if container == BLOCKS { BlockFormat::from_name(name) } else { None };
     }
 
     fn exit_module(&mut self, _name: &str, container: &str) {
         self.path.exit(container);
+        self.format = None;
     }
 
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
         self.found.push(Parameter { path: self.path.joined(), id: param.id, shape: param.lazy_shape().to_vec() });
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<D, Int>>) {
+        let Some(format) = self.format else { return };
+        let mut shape = param.lazy_shape().to_vec();
+        if let Some(bytes) = shape.last_mut() {
+            *bytes = *bytes / format.bytes() * format.numbers();
+        }
+        self.found.push(Parameter { path: self.path.joined(), id: param.id, shape });
     }
 }
 

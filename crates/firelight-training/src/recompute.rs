@@ -3,7 +3,7 @@
 use std::fmt;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
+use burn::tensor::{Device, GradientCheckpointingStrategy, Int, Tensor};
 use firelight_kernels::can_recompute;
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +66,14 @@ struct Checkpointing;
 
 impl ModuleMapper for Checkpointing {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<D>>) -> Param<Tensor<D>> {
+        param.map(|tensor| match tensor.is_autodiff() {
+            true => tensor.with_gradient_checkpointing_strategy(GradientCheckpointingStrategy::Balanced),
+            false => tensor,
+        })
+    }
+
+    /// Weights in blocks meet tensors of the graph, too.
+    fn map_int<const D: usize>(&mut self, param: Param<Tensor<D, Int>>) -> Param<Tensor<D, Int>> {
         param.map(|tensor| match tensor.is_autodiff() {
             true => tensor.with_gradient_checkpointing_strategy(GradientCheckpointingStrategy::Balanced),
             false => tensor,

@@ -4,11 +4,11 @@
 use std::path::Path;
 
 use burn::module::Module;
-use burn::tensor::{Device, Tensor};
-use firelight_core::{ConfigError, Pass};
+use burn::tensor::{Device, FloatDType, Tensor};
+use firelight_core::{ConfigError, Pass, build_in_blocks, onto_device};
 use firelight_data::{Image, ImageProcessor};
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, StorageError, TaskError};
 
 use crate::encoder::{ImageEncoder, ImageEncoderConfig};
 use crate::inference::BATCH;
@@ -54,11 +54,11 @@ impl ImageEmbedder {
             let config: ImageEncoderConfig = folder.read_config(IMAGE_ENCODER_TASK)?;
             loaded(config.validate())?;
             let processor = processor(&config.vit, config.resizing, &config.normalization);
-            return Ok(Self { model: filled(config.init(device), &weights)?, processor });
+            return Ok(Self { model: filled(&folder, &weights, device, |device| config.init(device))?, processor });
         }
         let config: VisionConfig = folder.read_config(TASK)?;
         loaded(config.validate())?;
-        let VisionModel { vit } = filled(config.init(device), &weights)?;
+        let VisionModel { vit } = filled(&folder, &weights, device, |device| config.init(device))?;
         Ok(Self { model: ImageEncoder { vit, pooler: None }, processor: config.processor() })
     }
 
@@ -77,9 +77,15 @@ impl ImageEmbedder {
     }
 }
 
-fn filled<M: Module>(mut model: M, weights: &Path) -> Result<M, TaskError> {
-    load_weights(&mut model, weights)?;
-    Ok(model)
+/// The model that `build` makes with the weights of a run.
+pub(crate) fn filled<M: Module>(
+    folder: &ModelFolder,
+    weights: &Path,
+    device: &Device,
+    build: impl FnOnce(&Device) -> M,
+) -> Result<M, StorageError> {
+    let build = |names: &_| build_in_blocks(names, device, build);
+    folder.load_model((weights, FloatDType::F32), build, |model| onto_device(model, device))
 }
 
 /// Vectors, row by row, divided by their lengths: `[B, D] -> [B, D]`.

@@ -6,8 +6,9 @@ use burn::tensor::{Device, Tensor};
 use firelight_core::{ConfigError, Pass};
 use firelight_data::{Image, ImageShape};
 use firelight_kernels::awake;
-use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError};
 
+use crate::embedder::filled;
 use crate::model::{VisionConfig, VisionModel};
 
 /// Images that are read at once: enough to keep the cores busy, few enough for small memories.
@@ -52,8 +53,8 @@ impl ImageClassifier {
         let config: VisionConfig = folder.read_config(crate::TASK)?;
         TaskError::in_config(&folder.config(), &ConfigError::list(config.validate()))?;
         let weights = folder.weights(checkpoint)?;
-        let mut model = config.init(device);
-        load_weights(&mut model, &weights).map_err(|error| head_error(error, &weights, config.classes.len()))?;
+        let model = filled(&folder, &weights, device, |device| config.init(device));
+        let model = model.map_err(|error| head_error(error, &weights, config.classes.len()))?;
         Ok(Self::new(model, config))
     }
 

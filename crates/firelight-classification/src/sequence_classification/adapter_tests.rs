@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
+use firelight_core::{BlockFormat, dequantize, weights_of};
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder, average_weights};
 use firelight_training::{RunRequest, TrainingError, merge};
@@ -151,6 +152,87 @@ fn a_stopped_run_ends_with_the_bytes_of_one_that_was_not() {
     let files = [2, 4].map(|step| folder.weights(&Checkpoint::Step(step)).unwrap());
     folder.write_checkpoint(&Checkpoint::Average, |average| average_weights(&files, average.weights())).unwrap();
     assert_eq!(probabilities(&whole, &Checkpoint::Average).len(), 6);
+}
+
+/// Rows of whole blocks, and what puts them there.
+const WIDE: [(&str, &str); 2] = [("model.d_model", "32"), ("model.d_ff", "64")];
+const BLOCKS: [(&str, &str); 3] = [WIDE[0], WIDE[1], ("init.quantize", "q8_0")];
+
+impl Home {
+    /// A training of adapters beside blocks of a masked language model, on the device that multiplies them.
+    fn beside_blocks(&self, out: &str, changes: &[(&str, &str)]) -> RunRequest {
+        let request = self.adapted("wide", out, &[&BLOCKS[..], changes].concat());
+        RunRequest { device: Device::flex(), ..request }
+    }
+
+    fn with_wide_base() -> Self {
+        let home = Self { data: folder(12) };
+        firelight_training::Run::<MaskedLanguage>::prepare(&home.request("wide", &WIDE)).unwrap().fit().unwrap();
+        home
+    }
+}
+
+#[test]
+fn the_encoder_lies_in_blocks_and_merged_says_the_same() {
+    let home = Home::with_wide_base();
+    let begun = Run::prepare(&home.beside_blocks("run", &[])).unwrap();
+    for entry in weights_of(begun.model()) {
+        let expected = entry.path.starts_with("encoder.").then_some(BlockFormat::Q8_0);
+        assert_eq!(entry.format, expected, "{}", entry.path);
+    }
+    assert_eq!(begun.cost(), Run::estimate(&home.beside_blocks("other", &[])).unwrap());
+    firelight_storage::save_weights(begun.model(), home.path("begun")).unwrap();
+    let before = parameters(&home.path("begun"));
+    let trained = begun.fit().unwrap();
+    let (run, found) = (home.path("run"), weights(&home.path("run")));
+    let is_trained = |key: &str| is_adapter(key) || !key.starts_with("encoder.");
+    assert!(found.iter().filter(|(key, _)| !is_trained(key)).all(|(key, bytes)| *bytes == before[key]));
+    assert_ne!(found["head.output.weight"], before["head.output.weight"]);
+
+    let merged = home.path("merged");
+    merge::<Classification>(&run, &Checkpoint::Last, &merged, &Device::flex()).unwrap();
+    assert!(!merged.join("quantization.json").exists());
+    let said = |classifier: &Classifier| {
+        let found = classifier.classify(&TEXTS).unwrap();
+        found.iter().flat_map(Prediction::probabilities).map(|(_, probability)| *probability).collect::<Vec<_>>()
+    };
+    let load = |run: &Path| Classifier::load_from(run, &Checkpoint::Last, &Device::flex()).unwrap();
+    let (adapted, merged) = (load(&run), load(&merged));
+    let config: TextClassifierConfig = ModelFolder::open(&run).unwrap().read_config(crate::TASK).unwrap();
+    let floats = Classifier::new(dequantize(trained.model), adapted.vocabulary().clone(), config.labels);
+    assert_close(&said(&merged), &said(&floats), 1e-5);
+    assert_close(&said(&adapted), &said(&floats), 0.05); // Products with blocks round what they multiply.
+    assert!(evaluate(&run, &Checkpoint::Last, Some((home.data.path(), None)), &Device::flex()).unwrap().loss > 0.0);
+    assert_eq!(Embedder::load_from(&run, &Checkpoint::Last, &Device::flex()).unwrap().embed(&TEXTS).unwrap().len(), 3);
+
+    let folder = ModelFolder::open(&run).unwrap();
+    let files = [2, 4].map(|step| folder.weights(&Checkpoint::Step(step)).unwrap());
+    folder.write_checkpoint(&Checkpoint::Average, |average| average_weights(&files, average.weights())).unwrap();
+    assert!(Classifier::load_from(&run, &Checkpoint::Average, &Device::flex()).is_ok());
+}
+
+#[test]
+fn a_training_beside_blocks_goes_on_to_the_bit() {
+    let home = Home::with_wide_base();
+    let whole = home.trained(&home.beside_blocks("whole", &[]));
+    let half = home.beside_blocks("half", &[("schedule.steps", "4")]);
+    home.trained(&half.clone().with_override("training.steps", 2));
+    fs::remove_dir_all(home.path("wide")).unwrap();
+    home.trained(&half.with_existing(Existing::Resume));
+    assert_eq!(weights(&home.path("half")), weights(&whole));
+}
+
+#[test]
+fn a_masked_language_model_is_trained_beside_blocks() {
+    let home = Home::with_wide_base();
+    let request = home.beside_blocks("masked", &[]);
+    let trained = firelight_training::Run::<MaskedLanguage>::prepare(&request).unwrap().fit().unwrap();
+    let in_blocks = weights_of(&trained.model).into_iter().filter(|entry| entry.format.is_some()).count();
+    assert!(in_blocks > 5, "{in_blocks}");
+    // A classifier takes over floats alone.
+    let from = home.adapted("masked", "classifier", &WIDE);
+    let error = home.error(&RunRequest { device: Device::flex(), ..from });
+    assert!(error.contains("in blocks of few bits") && error.contains("`firelight merge`"), "{error}");
 }
 
 #[test]

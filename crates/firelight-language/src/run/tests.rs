@@ -4,13 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
+use firelight_core::{BlockFormat, FeedForwardLayer, dequantize, weights_of};
 use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_generation::GenerationOptions;
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder};
-use firelight_training::{RunRequest, merge};
+use firelight_training::{Recompute, RunRequest, merge};
 use tempfile::TempDir;
 
 use super::{Language, Run, evaluate};
+use crate::model::LanguageModel;
+use crate::quantized::BlockMix;
 use crate::text_generator::TextGenerator;
 
 const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n[training]\nsteps = 3\nbatch_size = 3\n\n\
@@ -153,6 +157,166 @@ fn adapters_are_trained_alone_and_merged() {
     );
     let error = wrong.unwrap_err().to_string();
     assert!(error.contains("`--set model.adapters.targets`: model.adapters.targets names `kernel`"), "{error}");
+}
+
+/// Rows of whole blocks.
+const WIDE: [(&str, &str); 4] =
+    [("model.d_model", "32"), ("model.n_heads", "2"), ("model.n_layers", "1"), ("model.max_seq_len", "16")];
+
+const BESIDE: [(&str, &str); 5] = [
+    ("model.adapters", "{ rank = 8, targets = [\"*\"] }"),
+    ("training.steps", "20"),
+    ("training.checkpoint_every", "10"),
+    ("optimizer.learning_rate", "0.02"),
+    ("schedule.warmup_steps", "0"),
+];
+
+impl Home {
+    /// A training of adapters beside blocks, on the device that multiplies them.
+    fn beside_blocks(&self, from: &str, out: &str, format: &str, more: &[(&str, &str)]) -> RunRequest {
+        let changes = [&[("init.from", from), ("init.quantize", format)], &BESIDE[..], more].concat();
+        RunRequest { device: Device::flex(), ..self.request(out, &changes) }
+    }
+
+    fn wide_base(&self) -> String {
+        let learnt = [("training.steps", "10"), ("optimizer.learning_rate", "0.02"), ("schedule.warmup_steps", "0")];
+        Run::prepare(&self.request("base", &[&WIDE[..], &learnt].concat())).unwrap().fit().unwrap();
+        format!("{:?}", self.path("base").display().to_string())
+    }
+
+    fn bytes(&self, file: &str) -> Vec<u8> {
+        fs::read(self.path(file)).unwrap()
+    }
+}
+
+fn on_flex(folder: &Path) -> TextGenerator {
+    TextGenerator::load_from(folder, &Checkpoint::Last, &Device::flex()).unwrap()
+}
+
+fn logits_of(model: &LanguageModel) -> Vec<f32> {
+    numbers(model.forward(Tensor::<2, Int>::from_ints([[1, 2, 3]], &Device::flex())).into_data())
+}
+
+/// The matrices of a model in blocks, as floats.
+fn base_of(model: &LanguageModel) -> Vec<Vec<f32>> {
+    let block = &model.transformer.blocks[0];
+    let FeedForwardLayer::Dense(network) = &block.feed_forward else { panic!("a dense network") };
+    [&model.embedding.weight, &network.up.weight, &network.down.weight]
+        .map(|weight| numbers(weight.val().into_data()))
+        .into()
+}
+
+#[test]
+fn adapters_learn_beside_blocks_that_stay_as_they_are() {
+    let home = Home::new();
+    let from = home.wide_base();
+    for (format, blocks) in [("q8_0", BlockFormat::Q8_0), ("q4_0", BlockFormat::Q4_0)] {
+        let request = home.beside_blocks(&from, format, format, &[]);
+        let estimated = Run::estimate(&request).unwrap();
+        let floats = home.beside_blocks(&from, "none", format, &[]);
+        let floats = RunRequest {
+            overrides: floats.overrides.into_iter().filter(|(key, _)| key != "init.quantize").collect(),
+            ..floats
+        };
+        let run = Run::prepare(&request).unwrap();
+        let entries = weights_of(run.model());
+        assert!(entries.iter().all(|entry| entry.format == Some(blocks)), "{entries:?}");
+        let saved: usize = entries.iter().map(|entry| 4 * entry.rows * entry.width - entry.bytes()).sum();
+        assert_eq!(run.cost(), estimated);
+        assert_eq!(Run::estimate(&floats).unwrap().state_bytes - estimated.state_bytes, saved);
+        assert_eq!(run.parameters().iter().map(|(_, count)| count).sum::<usize>(), estimated.parameters);
+
+        let expected = base_of(on_flex(&home.path("base")).quantize(&BlockMix::new(blocks)).model());
+        assert_eq!(base_of(run.model()), expected, "the blocks of the run that it began from");
+        let trained = run.fit().unwrap();
+        assert_eq!(base_of(&trained.model), expected, "blocks are not trained");
+        let loss = |run: &str| evaluate(home.path(run), &Checkpoint::Last, None, &Device::flex()).unwrap().loss;
+        let [before, after] = ["base", format].map(loss);
+        assert!(after < before, "{before} became {after}");
+        on_flex(&home.path(format)).generate("the ", &GenerationOptions::new(4).greedy()).unwrap();
+
+        let merged = home.path(&format!("{format}-merged"));
+        merge::<Language>(home.path(format), &Checkpoint::Last, &merged, &Device::flex()).unwrap();
+        let (adapted, merged) = (on_flex(&home.path(format)).model().clone(), on_flex(&merged));
+        assert!(weights_of(merged.model()).iter().all(|entry| entry.format.is_none()));
+        assert_close(&logits_of(merged.model()), &logits_of(&dequantize(adapted)), 1e-3);
+
+        // Another run begins with both in its weights.
+        let adapted = format!("{:?}", home.path(format).display().to_string());
+        let further = home.request(&format!("{format}-further"), &[("init.from", &adapted)]);
+        let further = Run::prepare(&RunRequest { device: Device::flex(), ..further }).unwrap();
+        assert_eq!(logits_of(further.model()), logits_of(merged.model()));
+    }
+}
+
+#[test]
+fn a_training_beside_blocks_goes_on_to_the_bit_without_the_run_that_it_began_from() {
+    let home = Home::new();
+    let from = home.wide_base();
+    let ema = [("training.ema_decay", "0.5"), ("schedule.steps", "20"), ("model.adapters.decomposed", "true")];
+    Run::prepare(&home.beside_blocks(&from, "whole", "q4_0", &ema)).unwrap().fit().unwrap();
+    let half = home.beside_blocks(&from, "half", "q4_0", &ema);
+    Run::prepare(&half.clone().with_override("training.steps", 10)).unwrap().fit().unwrap();
+    fs::remove_dir_all(home.path("base")).unwrap();
+    let half = half.with_existing(Existing::Resume);
+    assert_eq!(Run::prepare(&half).unwrap().done(), 10);
+    Run::prepare(&half).unwrap().fit().unwrap();
+    for file in ["model.safetensors", "adapters.safetensors", "quantization.json"] {
+        assert!(home.bytes(&format!("half/{file}")) == home.bytes(&format!("whole/{file}")), "{file}");
+    }
+    let floats = half.with_override("init.quantize", "q8_0");
+    let error = Run::prepare(&floats).unwrap_err().to_string();
+    assert!(error.contains("init.quantize was \"q4_0\" and is \"q8_0\""), "{error}");
+}
+
+#[test]
+fn recomputation_and_half_precision_train_beside_blocks() {
+    let home = Home::new();
+    let from = home.wide_base();
+    let loss = |(key, value): (&str, &str)| {
+        let request = home.beside_blocks(&from, value, "q8_0", &[("training.steps", "4"), (key, value)]);
+        let trained = Run::prepare(&request).unwrap().fit().unwrap();
+        trained.evaluation.unwrap().loss
+    };
+    let expected = loss(("training.recompute", "none"));
+    assert_close(&[loss(("training.recompute", "burn"))], &[expected], 1e-4);
+    // Where the kernels of the CPU are built in, as in a test of the whole workspace.
+    if Recompute::Blocks.check(&Device::flex()).is_ok() {
+        assert_close(&[loss(("training.recompute", "blocks"))], &[expected], 1e-4);
+    }
+    assert_close(&[loss(("training.precision", "bf16"))], &[expected], 0.3);
+}
+
+#[test]
+#[allow(deprecated)] // Burn's older CPU backend multiplies no blocks.
+fn blocks_without_adapters_on_another_device_or_of_no_matrix_are_refused() {
+    let home = Home::new();
+    let from = home.wide_base();
+    let error = |request: &RunRequest| {
+        let error = Run::prepare(request).unwrap_err();
+        assert!(error.is_user_error() && !home.path("run").exists(), "{error}");
+        error.to_string()
+    };
+    let request = |more: &[(&str, &str)]| home.beside_blocks(&from, "run", "q8_0", more);
+    let bare = request(&[]);
+    let overrides = bare.overrides.clone().into_iter().filter(|(key, _)| key != "model.adapters").collect();
+    let found = error(&RunRequest { overrides, ..bare });
+    let expected = "`--set init.quantize`: init.quantize = \"q8_0\" needs model.adapters: weights in blocks";
+    assert!(found.contains(expected), "{found}");
+    let found = error(&RunRequest { device: Device::ndarray(), ..request(&[]) });
+    assert!(found.contains("init.quantize = \"q8_0\" needs the CPU backend flex"), "{found}");
+    let found = error(&request(&[("init.quantize", "q4_k")]));
+    assert!(
+        found.contains("no matrix that stays as it is has rows of whole blocks, which hold 256 numbers"),
+        "{found}"
+    );
+    let found = error(&request(&[("init.quantize", "nf4")]));
+    assert!(found.contains("expected one of q8_0, q4_0, q4_k, q6_k"), "{found}");
+
+    // What is trained after all stays floats.
+    let run = Run::prepare(&request(&[("training.freeze", "[\"!embedding\"]")])).unwrap();
+    let is_embedding = |path: &str| path == "embedding.weight";
+    assert!(weights_of(run.model()).iter().all(|entry| entry.format.is_none() == is_embedding(&entry.path)));
 }
 
 #[test]

@@ -2,11 +2,11 @@
 
 use std::path::Path;
 
-use burn::tensor::{Device, Tensor};
-use firelight_core::{ConfigError, Pass};
+use burn::tensor::{Device, FloatDType, Tensor};
+use firelight_core::{ConfigError, Pass, build_in_blocks, onto_device};
 use firelight_data::{Image, ImageProcessor, ImageShape, Resizing, Tokenizer};
 use firelight_generation::{BeamOptions, Hypothesis, WithVocabulary, beam_search};
-use firelight_storage::{Checkpoint, ModelFolder, TaskError, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 
 use super::CAPTIONING_TASK;
 use super::model::{CaptionConfig, CaptionModel};
@@ -75,8 +75,9 @@ impl Captioner {
         let weights = folder.weights(checkpoint)?;
         let vocabulary = Vocabulary::load(&folder, true)?;
         vocabulary.target().fits(config.vocab_size, &folder.config())?;
-        let mut model = config.init(device);
-        load_weights(&mut model, weights)?;
+        let build = |names: &_| build_in_blocks(names, device, |device| config.init(device));
+        let place = |model| onto_device(model, device);
+        let model = folder.load_model((weights.as_path(), FloatDType::F32), build, place)?;
         Ok(Self::new(model, config, vocabulary))
     }
 

@@ -145,6 +145,29 @@ mod tests {
     }
 
     #[test]
+    fn adapters_learn_beside_blocks_and_are_merged() {
+        let home = tempfile::tempdir().unwrap();
+        let wide = [("model.d_model", "32"), ("model.d_ff", "32")];
+        let request = |out: &str, changes: &[(&str, &str)]| {
+            let request = RunRequest::new(&Device::flex()).with_out(home.path().join(out));
+            let all = SMALL.iter().chain(&wide).chain(changes);
+            all.fold(request, |request, (key, value)| request.with_override(key, value))
+        };
+        Run::prepare(&request("base", &[])).unwrap().fit().unwrap();
+        let from = format!("{:?}", home.path().join("base").display().to_string());
+        let changes = [("init.from", from.as_str()), ("model.adapters", "{ rank = 2 }"), ("init.quantize", "q8_0")];
+        let adapted = Run::prepare(&request("adapted", &changes)).unwrap().fit().unwrap();
+        let entries = firelight_core::weights_of(&adapted.model);
+        assert!(entries.iter().all(|entry| entry.format.is_some()), "{entries:?}");
+        let (run, merged) = (adapted.folder.path(), home.path().join("merged"));
+        firelight_training::merge::<Seq2Seq>(run, &Checkpoint::Last, &merged, &Device::flex()).unwrap();
+        let loss = |folder: &Path| {
+            evaluate(folder, &Checkpoint::Last, None, &TranslateOptions::default(), &Device::flex()).unwrap().loss
+        };
+        assert_close(&[loss(run)], &[loss(&merged)], 0.05); // Products with blocks round what they multiply.
+    }
+
+    #[test]
     fn a_run_is_measured_on_its_own_pairs_and_on_others() {
         let home = tempfile::tempdir().unwrap();
         let request = RunRequest::new(&Device::default().autodiff()).with_out(home.path().join("run"));

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::layout::{CHECKPOINTS, CONFIG, METRICS, QUANTIZATION, RECIPE, SESSIONS};
 use super::whole::UNFINISHED;
 use crate::atomic::is_temporary;
-use crate::checkpoint_folder::{checkpoint_of, remove};
+use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, remove};
 use crate::error::list;
 use crate::listing::names_in;
 use crate::lock::LOCK;
@@ -35,7 +35,7 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
     match existing {
-        Existing::Resume | Existing::Continue if names.iter().any(|name| name == QUANTIZATION) => {
+        Existing::Resume | Existing::Continue if is_quantised(path, &names) => {
             Err(super::quantization::not_trained(path).into())
         }
         Existing::Continue if is_begun(path, &names) => Ok(()),
@@ -54,6 +54,13 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
         }
         _ => Ok(()),
     }
+}
+
+/// Whether a model lies there that was put into blocks of few bits as a whole. A training of adapters beside blocks has checkpoints before
+/// it has last weights.
+fn is_quantised(path: &Path, names: &[String]) -> bool {
+    let has = |file: &str| names.iter().any(|name| name == file);
+    has(QUANTIZATION) && has(WEIGHTS) && !has_checkpoint(path)
 }
 
 /// Whether a training has left a checkpoint from which it can go on. One without a recipe leaves nothing else.
@@ -161,13 +168,26 @@ mod tests {
 
     #[test]
     fn a_model_in_blocks_is_not_trained_further() {
-        let home = folder_with(&[&RUN[..], &["quantization.json"]].concat());
+        let quantised = ["recipe.toml", "config.json", "model.safetensors", "quantization.json"];
+        let home = folder_with(&quantised);
         for existing in [Existing::Resume, Existing::Continue] {
             let error = ModelFolder::create(home.path(), existing).unwrap_err();
             assert!(error.is_user_error() && error.to_string().contains("in blocks of few bits"), "{error}");
         }
         ModelFolder::create(home.path(), Existing::Force).unwrap();
         assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
+    }
+
+    /// Its weights beside the adapters are in blocks, and its last weights come after a checkpoint.
+    #[test]
+    fn a_training_of_adapters_beside_blocks_goes_on() {
+        let begun = ["recipe.toml", "config.json", "quantization.json"];
+        let on = [&begun[..], &["model.safetensors", "checkpoints/step-5/state.json"]].concat();
+        for files in [&begun[..], &on[..]] {
+            for existing in [Existing::Resume, Existing::Continue] {
+                drop(ModelFolder::create(folder_with(files).path(), existing).unwrap());
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Where a training begins that does not begin anew: the `[init]` section of a recipe names the weights that another run has learnt,
 //! what of them is taken over, and what may begin anew.
 
+mod block_format;
 mod matching;
 mod report;
 mod resize;
@@ -8,10 +9,11 @@ mod taking;
 
 use std::path::PathBuf;
 
+use firelight_kernels::BlockFormat;
 use firelight_storage::{LearntWeights, ModelFolder, StorageError};
 use serde::{Deserialize, Serialize};
 
-pub(crate) use matching::{Matching, Other, TaskRules, matched};
+pub(crate) use matching::{Match, Matching, Other, TaskRules, matched};
 pub use report::InitReport;
 pub(crate) use resize::Regrid;
 pub use resize::{PositionGrid, ResizeGrid};
@@ -45,6 +47,14 @@ pub struct InitConfig {
     /// grid of image patches is interpolated. Default: none.
     #[serde(skip_serializing_if = "Resize::is_none")]
     pub resize: Resize,
+    /// The blocks of few bits that the weights beside low-rank adapters go into (QLoRA): `q8_0`, `q4_0`, `q4_k` or `q6_k`. Only
+    /// matrices that are not trained do. Default: none, all weights are floats.
+    ///
+    /// Source: Dettmers et al. 2023, QLoRA, section 3 (<https://arxiv.org/abs/2305.14314>). Differs in the formats, which are those of GGUF
+    /// in the place of NF4 with double quantisation; and what is multiplied with blocks is rounded to eight bits.
+    #[doc(alias = "QLoRA")]
+    #[serde(with = "block_format", skip_serializing_if = "Option::is_none")]
+    pub quantize: Option<BlockFormat>,
 }
 
 /// Which parameters may have another size.
@@ -110,6 +120,7 @@ impl InitConfig {
             ("allow_missing", !self.allow_missing.is_empty()),
             ("allow_unused", !self.allow_unused.is_empty()),
             ("resize", !self.resize.is_none()),
+            ("quantize", self.quantize.is_some()),
         ];
         let problem = |key: &str| Problem {
             key: format!("init.{key}"),
@@ -141,6 +152,11 @@ mod tests {
         assert_eq!(toml::to_string(&section).unwrap(), "from = \"runs/a\"\nexclude = [\"head\"]\nresize = true\n");
         assert_eq!(read("resize = [\"embedding\"]").unwrap().resize, Resize::Of(vec!["embedding".into()]));
         assert!(toml::to_string(&InitConfig::default()).unwrap().is_empty());
+        let section = read("from = \"runs/a\"\nquantize = \"q4_k\"\n").unwrap();
+        assert_eq!(section.quantize, Some(BlockFormat::Q4K));
+        assert_eq!(toml::to_string(&section).unwrap(), "from = \"runs/a\"\nquantize = \"q4_k\"\n");
+        let error = read("quantize = \"nf4\"").unwrap_err();
+        assert!(error.message().contains("`nf4`: expected one of q8_0, q4_0, q4_k, q6_k"), "{error}");
         assert!(read("resize = 3").unwrap_err().message().contains("expected true, false or a list of patterns"));
     }
 

@@ -9,7 +9,7 @@ use firelight_storage::{InputError, ModelFolder, StorageError, read_text_file, s
 use toml::{Table, Value};
 
 use super::embedded::unnamed;
-use super::{DataModule, RecipeOf, RunRequest, Task, built_in, memory, start};
+use super::{DataModule, RecipeOf, RunRequest, Task, blocks, built_in, memory, start};
 use crate::config::all_of;
 use crate::evaluator::deciding;
 use crate::freeze;
@@ -57,7 +57,7 @@ impl<T: Task> Plan<T> {
         Ok(plan)
     }
 
-    /// Finds a metric that the task does not measure, adapters, groups or frozen parts that the model does not have, and a decay
+    /// Finds a metric that the task does not measure, adapters, groups, frozen parts or blocks that the model does not have, and a decay
     /// longer than the training: only the task knows its metrics, only a model its parameters, and only the data its epochs.
     fn problems(&self, device: &Device) -> Vec<Problem> {
         let Self { recipe, corpus, config } = self;
@@ -77,6 +77,7 @@ impl<T: Task> Plan<T> {
             Problem { key: "model.adapters".into(), text: text.into() }
         });
         let structure = T::inspect(config, device);
+        let structure = structure.into_iter().chain(blocks::problem::<T>(recipe, config, device));
         let found = metric.into_iter().chain(alone).chain(structure);
         found.chain(parameters).chain(schedule).collect()
     }

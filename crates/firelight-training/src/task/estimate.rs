@@ -100,9 +100,16 @@ impl Estimate {
         self.state_bytes.saturating_add(self.activation_bytes)
     }
 
-    /// The same for a model of so many parameters, of which a part is trained.
-    pub(super) fn of_part(self, training: &TrainingConfig, parameters: usize, trained: usize) -> Self {
-        Self { parameters, trained, state_bytes: state_bytes(training, parameters, trained), ..self }
+    /// The same for a model of so many parameters, of which a part is trained, and another one lies in blocks: its numbers and bytes. Of
+    /// these there is no moving average.
+    pub(super) fn of_part(
+        self,
+        training: &TrainingConfig,
+        (parameters, (in_blocks, block_bytes)): (usize, (usize, usize)),
+        trained: usize,
+    ) -> Self {
+        let floats = state_bytes(training, parameters.saturating_sub(in_blocks), trained);
+        Self { parameters, trained, state_bytes: floats.saturating_add(block_bytes), ..self }
     }
 }
 
@@ -147,6 +154,15 @@ mod tests {
         let flops_per_token = 6.0 * 15.0; // the bias is no product
         let expected = BatchCost { parameters: 20, flops_per_token, kept_per_token: 3, logits_per_token: 0, tokens: 7 };
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn blocks_count_by_their_bytes_and_have_no_average() {
+        let cost = BatchCost { parameters: 0, flops_per_token: 1.0, kept_per_token: 0, logits_per_token: 0, tokens: 1 };
+        let training = TrainingConfig { ema_decay: 0.9, ..TrainingConfig::default() };
+        let estimate = Estimate::new(cost, &training).of_part(&training, (100, (64, 68)), 6);
+        assert_eq!((estimate.parameters, estimate.trained), (100, 6));
+        assert_eq!(estimate.state_bytes, 68 + 4 * (2 * 36 + 3 * 6));
     }
 
     #[test]

@@ -5,7 +5,8 @@ use std::fs;
 use burn::tensor::Device;
 
 use super::begin::Plan;
-use super::{Estimate, RecipeOf, Task};
+use super::run::cost_by_paths;
+use super::{RecipeOf, Task};
 use crate::{Problem, Recipe};
 
 /// What a device may have whose memory is not known: 1 TiB, more than any has today.
@@ -22,7 +23,7 @@ pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device) -> Option<Problem>
 /// The same, where there are `limit` bytes.
 fn check_within<T: Task>(limit: usize, plan: &Plan<T>, device: &Device) -> Option<Problem> {
     let Plan { recipe, corpus, config } = plan;
-    let bytes = Estimate::of::<T>(recipe, config, device).bytes();
+    let bytes = cost_by_paths::<T>(recipe, config, device).bytes();
     if bytes <= limit {
         return None;
     }
@@ -99,7 +100,7 @@ fn fits<T: Task>(
     let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
     let fits = |recipe: RecipeOf<T>| {
         let config = T::config(&recipe, corpus, key.as_ref()).ok()?;
-        Some(Estimate::of::<T>(&recipe, &config, device).bytes() <= limit)
+        Some(cost_by_paths::<T>(&recipe, &config, device).bytes() <= limit)
     };
     changed.ok().and_then(fits).unwrap_or(false)
 }

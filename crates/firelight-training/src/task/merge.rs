@@ -6,14 +6,14 @@
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_storage::{Checkpoint, InputError, ModelFolder, load_weights, save_base};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, save_base};
 
-use super::Task;
 use super::start::structure_of;
+use super::{Task, blocks};
 use crate::TrainingError;
 
 /// Writes the model of a checkpoint of `run` into the new folder `out`, with its adapters merged into its weights. The scale of
-/// the adapters is that of `config.json`, by which they were trained.
+/// the adapters is that of `config.json`, by which they were trained. Weights in blocks of few bits become floats.
 ///
 /// Recipe, tokenizer and data are handed on, so that the folder is asked, measured and begun from as any run is. It cannot be
 /// resumed: its model is not the one that its recipe trains.
@@ -32,8 +32,7 @@ pub fn merge<T: Task>(
         let problem = "describes a model without adapters: its weights are whole already, use the run as it is";
         return Err(TrainingError::from(InputError::in_file(&run.config(), problem)).into());
     }
-    let mut model = T::model(&config, 0, device);
-    load_weights(&mut model, run.weights(checkpoint)?)?;
+    let model = blocks::load::<T>(&run, &config, &run.weights(checkpoint)?, device)?;
     let (config, merged) = T::merged(&config, model);
     ModelFolder::create_whole(out, |folder| {
         run.hand_on(folder)?;

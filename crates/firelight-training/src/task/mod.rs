@@ -3,6 +3,7 @@
 //! checks before it writes, how it is resumed, and what it leaves behind.
 
 mod begin;
+mod blocks;
 mod check;
 mod data_module;
 mod datasets;
@@ -20,10 +21,12 @@ mod start;
 mod toy_task;
 mod trained;
 
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::Path;
 
 use burn::tensor::Device;
+use firelight_kernels::BlockFormat;
 use firelight_storage::StorageError;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -126,9 +129,47 @@ pub trait Task: Sized {
         false
     }
 
-    /// The structure without low-rank adapters, and the model with them added into its weights, whose adapters then change nothing.
+    /// The structure without low-rank adapters, and the model with them added into its weights, whose adapters then change nothing. Weights
+    /// in blocks become floats.
     fn merged(config: &Self::Config, model: Self::Net) -> (Self::Config, Self::Net) {
         (config.clone(), model)
+    }
+
+    /// The blocks that the matrices of a model go into of which `is_base` tells by their paths; those that are in blocks already have their
+    /// own. Default: there are none, and a recipe with `init.quantize` is refused.
+    fn base_in_blocks(
+        _model: &Self::Net,
+        _format: BlockFormat,
+        _is_base: &dyn Fn(&str) -> bool,
+    ) -> BTreeMap<String, BlockFormat> {
+        BTreeMap::new()
+    }
+
+    /// The model with its matrices at these paths in blocks of few bits. Default: as it is.
+    fn quantized(model: Self::Net, _formats: &BTreeMap<String, BlockFormat>) -> Self::Net {
+        model
+    }
+
+    /// A new model, to be loaded from a file in which the matrices at these paths are in blocks of the formats of these names. It may lie
+    /// elsewhere than on `device` until [`onto_device`](Self::onto_device). Default: there may be no names.
+    ///
+    /// # Errors
+    /// Says why the names do not fit the model.
+    fn model_in_blocks(
+        config: &Self::Config,
+        seed: u64,
+        device: &Device,
+        names: &BTreeMap<String, String>,
+    ) -> Result<Self::Net, String> {
+        match names.keys().next() {
+            None => Ok(Self::model(config, seed, device)),
+            Some(path) => Err(format!("`{path}` cannot be in blocks in a model of the task `{}`", Self::NAME)),
+        }
+    }
+
+    /// A model whose weights are read, on its device. Default: it is there.
+    fn onto_device(model: Self::Net, _device: &Device) -> Self::Net {
+        model
     }
 
     /// Why the head of another run of this task says something else than that of this one, such as other classes; none if it does

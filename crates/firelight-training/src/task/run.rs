@@ -11,9 +11,9 @@ use toml::Table;
 
 use super::begin::{Plan, read_beside, read_recipe};
 use super::embedded::unnamed;
-use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, start};
+use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, blocks, start};
 use crate::checkpoint::write_json;
-use crate::freeze::trained_beside;
+use crate::freeze::{trained_beside, trained_by_paths};
 use crate::path::{fits, shapes_of};
 use crate::sessions::SessionLog;
 use crate::{
@@ -135,9 +135,10 @@ impl<T: Task> Run<T> {
         let Plan { recipe, corpus, config } = plan;
         let (model, init) = match start.step() {
             0 => start::begin::<T>(&recipe, &config, device)?,
-            _ => (T::model(&config, recipe.seed, device), None), // the checkpoint holds its weights
+            _ => (blocks::built::<T>(&folder, &config, recipe.seed, device)?, None), // the checkpoint holds its weights
         };
         if let Some(init) = &init {
+            blocks::note::<T>(&folder, &recipe, &config, &model)?; // before the first weights in blocks
             write_json(&folder.init(), init)?;
         }
         let task = training_module::<T>(&recipe, model);
@@ -321,7 +322,20 @@ pub(super) fn cost_of<T: Task>(
     }
     let model = model();
     let frozen = frozen::<T>(recipe, config, &model);
-    estimate.of_part(&recipe.training, model.num_params(), trained_beside(model, &frozen))
+    let blocks = blocks::size(&model, &blocks::of_base::<T>(recipe, config, &model));
+    estimate.of_part(&recipe.training, (model.num_params(), blocks), trained_beside(model, &frozen))
+}
+
+/// The same without a word on what has a gradient of its own accord, so that no parameter is drawn for it.
+pub(super) fn cost_by_paths<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> Estimate {
+    let estimate = Estimate::of::<T>(recipe, config, device);
+    if !T::has_adapters(config) {
+        return estimate;
+    }
+    let model = T::model(config, recipe.seed, device);
+    let frozen = frozen::<T>(recipe, config, &model);
+    let blocks = blocks::size(&model, &blocks::of_base::<T>(recipe, config, &model));
+    estimate.of_part(&recipe.training, (model.num_params(), blocks), trained_by_paths(&model, &frozen))
 }
 
 /// The error of a run that is asked to continue as another one.

@@ -1,12 +1,16 @@
 //! The model before its first step: a new one, or one that takes over what another run has learnt.
 
+use std::collections::BTreeMap;
+use std::slice;
+
 use burn::tensor::Device;
-use firelight_storage::{InputError, LearntWeights, ModelFolder, Parameters, load_weights};
+use firelight_kernels::BlockFormat;
+use firelight_storage::{InputError, LearntWeights, ModelFolder, Parameters, StorageError};
 
 use super::run::{frozen, frozen_by_adapters};
-use super::{RecipeOf, Task};
+use super::{RecipeOf, Task, blocks};
 use crate::freeze::is_frozen;
-use crate::init::{InitReport, Matching, Other, Regrid, TaskRules, matched, take};
+use crate::init::{InitReport, Match, Matching, Other, Regrid, TaskRules, matched, take};
 use crate::path::{fits, shapes_of};
 use crate::{Problem, TrainingError};
 
@@ -20,10 +24,29 @@ pub(super) fn begin<T: Task>(
     match Start::find::<T>(recipe, config, &model, device)? {
         None => Ok((model, None)),
         Some(Start { source, found, regrid, matching, .. }) => {
-            let model = take(model, &matching.taken, &found, regrid.as_ref())?;
+            let formats = blocks::of_base::<T>(recipe, config, &model);
+            let model = taken_over::<T>(model, &formats, &matching.taken, (&found, regrid.as_ref()))?;
             Ok((model, Some(InitReport::new(&source, matching))))
         }
     }
+}
+
+/// The model with what it takes over, its base in blocks of these formats. Each matrix goes into its blocks before the next one is read, so
+/// that the floats of the base never lie in memory together.
+fn taken_over<T: Task>(
+    model: T::Net,
+    formats: &BTreeMap<String, BlockFormat>,
+    taken: &[Match],
+    (found, regrid): (&Parameters, Option<&Regrid>),
+) -> Result<T::Net, StorageError> {
+    let (base, others): (Vec<Match>, Vec<Match>) =
+        taken.iter().cloned().partition(|one| formats.contains_key(&one.path));
+    let mut model = take(model, &others, found, regrid)?;
+    for one in &base {
+        let format = BTreeMap::from([(one.path.clone(), formats[&one.path])]);
+        model = T::quantized(take(model, slice::from_ref(one), found, regrid)?, &format);
+    }
+    Ok(if formats.is_empty() { model } else { T::quantized(model, formats) }) // what begins anew and is frozen, too
 }
 
 /// Makes sure that the model can begin from the weights that the recipe names, and lists what would stay as it begins.
@@ -127,18 +150,15 @@ fn parameters<T: Task>(
     config: Option<&T::Config>,
     device: &Device,
 ) -> Result<Parameters, T::Error> {
-    let found = Parameters::open(&source.path)?;
-    match config {
-        _ if !found.have_adapters() => Ok(found),
-        Some(config) => {
-            let mut model = T::model(config, 0, device);
-            load_weights(&mut model, &source.path)?;
-            Ok(Parameters::of_base(&T::merged(config, model).1, &source.path))
-        }
-        None => {
-            let problem = "has low-rank adapters, which another task cannot take over: merge them first, by `firelight merge RUN_DIR \
-                           --out DIR`, and begin from that";
-            Err(TrainingError::from(InputError::in_file(&source.path, problem)).into())
-        }
+    if let (Some(config), Some(run)) = (config.filter(|config| T::has_adapters(config)), &source.run) {
+        let model = blocks::load::<T>(run, config, &source.path, device)?;
+        return Ok(Parameters::of_base(&T::merged(config, model).1, &source.path));
     }
+    let found = Parameters::open(&source.path)?;
+    if found.have_adapters() {
+        let problem = "has low-rank adapters, which another task cannot take over: merge them first, by `firelight merge RUN_DIR \
+                       --out DIR`, and begin from that";
+        return Err(TrainingError::from(InputError::in_file(&source.path, problem)).into());
+    }
+    Ok(found)
 }

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_storage::{Checkpoint, ModelFolder, load_weights};
+use firelight_storage::{Checkpoint, ModelFolder};
 
-use super::{DataModule, RecipeOf, Task, read_recipe};
+use super::{DataModule, RecipeOf, Task, blocks, read_recipe};
 use crate::report::newest_evaluation;
 use crate::{Report, Sample, TrainingError, ValidationLoss};
 
@@ -42,8 +42,7 @@ impl<T: Task> TrainedRun<T> {
         let (config, found) = (folder.read_config(T::NAME)?, folder.find(&Checkpoint::Last)?);
         let corpus = T::DataModule::open(&recipe, &folder)?;
         let recipe = recipe.clone().over(corpus.batches_per_epoch(&recipe)?);
-        let mut model = T::model(&config, recipe.seed, device);
-        load_weights(&mut model, &found.path)?;
+        let model = blocks::load::<T>(&folder, &config, &found.path, device)?;
         let evaluation = newest_evaluation(&folder)?;
         let steps = found.step.or(evaluation.map(|newest| newest.step)).unwrap_or(0);
         let (best, planned) = (best_in(&folder)?, recipe.training.steps);

@@ -122,6 +122,29 @@ mod tests {
     }
 
     #[test]
+    fn adapters_learn_beside_blocks_and_are_merged() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        folder(&data, 4);
+        let device = Device::flex(); // The device that multiplies blocks.
+        let request = |out: &str, changes: &[(&str, &str)]| {
+            let request = RunRequest::new(&device).with_data(&data).with_out(home.path().join(out));
+            let all = SMALL.iter().chain(&[("model.d_model", "32")]).chain(changes);
+            all.fold(request, |request, (key, value)| request.with_override(key, value))
+        };
+        Run::prepare(&request("base", &[])).unwrap().fit().unwrap();
+        let from = format!("{:?}", home.path().join("base").display().to_string());
+        let changes = [("init.from", from.as_str()), ("model.adapters", "{ rank = 2 }"), ("init.quantize", "q8_0")];
+        let trained = Run::prepare(&request("run", &changes)).unwrap().fit().unwrap();
+        let entries = firelight_core::weights_of(&trained.model);
+        assert!(entries.iter().filter(|entry| entry.path.contains(".blocks.")).all(|entry| entry.format.is_some()));
+        let merged = home.path().join("merged");
+        firelight_training::merge::<Vision>(home.path().join("run"), &Checkpoint::Last, &merged, &device).unwrap();
+        let loss = |folder: &Path| evaluate(folder, &Checkpoint::Last, None, &device).unwrap().loss;
+        assert_close(&[loss(&home.path().join("run"))], &[loss(&merged)], 0.05);
+    }
+
+    #[test]
     fn a_run_is_measured_on_its_own_images_on_a_folder_and_on_a_split() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");

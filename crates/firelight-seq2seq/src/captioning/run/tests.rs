@@ -124,6 +124,31 @@ fn a_run_begins_from_another_one_at_another_image_size_and_with_adapters() {
 }
 
 #[test]
+fn adapters_learn_beside_blocks_and_are_merged() {
+    let home = tempfile::tempdir().unwrap();
+    let wide = [("model.d_model", "32"), ("model.d_ff", "32"), ("model.patch_size", "8")];
+    let of_run = |out: &str, more: &[(&str, &str)]| {
+        let request = request(home.path(), &[&wide[..], more].concat()).with_out(home.path().join(out));
+        RunRequest { device: Device::flex().autodiff(), ..request }
+    };
+    Run::<Captioning>::prepare(&of_run("base", &[])).unwrap().fit().unwrap();
+    let from = format!("{:?}", home.path().join("base").display().to_string());
+    let adapters = "{ rank = 2, targets = [\"query\"] }";
+    let changes = [("init.from", from.as_str()), ("model.adapters", adapters), ("init.quantize", "q8_0")];
+    let trained = Run::<Captioning>::prepare(&of_run("run", &changes)).unwrap().fit().unwrap();
+    let entries = firelight_core::weights_of(&trained.model);
+    assert!(entries.iter().filter(|entry| entry.path.contains(".blocks.")).all(|entry| entry.format.is_some()));
+    let (run, out) = (home.path().join("run"), home.path().join("merged"));
+    firelight_training::merge::<Captioning>(&run, &Checkpoint::Last, &out, &Device::flex()).unwrap();
+    let image = trained.corpus.validation().images.image(0);
+    let captions = |folder: &Path| {
+        let captioner = Captioner::load_from(folder, &Checkpoint::Last, &Device::flex()).unwrap();
+        captioner.caption(std::slice::from_ref(&image), 1).unwrap().len()
+    };
+    assert_eq!([captions(&run), captions(&out)], [1, 1]);
+}
+
+#[test]
 fn tokens_of_one_word_share_its_picture() {
     let home = tempfile::tempdir().unwrap();
     let bytes = [("data.tokenizer", "byte"), ("training.monitor", "loss"), ("model.max_seq_len", "256")];

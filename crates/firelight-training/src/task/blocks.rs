@@ -1,0 +1,108 @@
+//! The weights beside low-rank adapters in blocks of few bits, as `init.quantize` asks for: which of a model's matrices go into blocks, what
+//! that saves, and how a model is read back that has some.
+//!
+//! Source: Dettmers et al. 2023, QLoRA, section 3 (<https://arxiv.org/abs/2305.14314>).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use burn::module::Module;
+use burn::tensor::{Device, FloatDType};
+use firelight_kernels::BlockFormat;
+use firelight_storage::{ModelFolder, StorageError};
+
+use super::run::frozen;
+use super::{RecipeOf, Task};
+use crate::Problem;
+use crate::freeze::is_frozen;
+use crate::path::{Parameter, parameters_of, shapes_of};
+
+/// The formats of the matrices that go into blocks, by their paths: those that are not trained, where there are adapters. A model that has
+/// blocks already tells those.
+pub(super) fn of_base<T: Task>(
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    model: &T::Net,
+) -> BTreeMap<String, BlockFormat> {
+    let Some(format) = recipe.init.quantize.filter(|_| T::has_adapters(config)) else { return BTreeMap::new() };
+    let (frozen, adapted) = (frozen::<T>(recipe, config, model), adapted(model));
+    T::base_in_blocks(model, format, &|path: &str| is_frozen(&frozen, path) || adapted.contains(path))
+}
+
+/// The weights that have an adapter beside them, which are not trained whatever a recipe says.
+fn adapted<M: Module>(model: &M) -> BTreeSet<String> {
+    let paths = shapes_of(model).into_iter().map(|(path, _)| path);
+    paths.filter_map(|path| Some(format!("{}.weight", path.rsplit_once(".adapter.")?.0))).collect()
+}
+
+/// What is wrong with a recipe that asks for blocks.
+pub(super) fn problem<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> Option<Problem> {
+    let format = recipe.init.quantize?;
+    let name = format.name();
+    let text = if !T::has_adapters(config) {
+        format!(
+            "init.quantize = \"{name}\" needs model.adapters: weights in blocks of few bits are not trained, but low-rank adapters beside \
+             them are"
+        )
+    } else if !multiplies_blocks(device) {
+        format!(
+            "init.quantize = \"{name}\" needs the CPU backend flex, which alone multiplies blocks: train on it, or leave init.quantize out"
+        )
+    } else if of_base::<T>(recipe, config, &T::model(config, recipe.seed, device)).is_empty() {
+        format!(
+            "init.quantize = \"{name}\": no matrix that stays as it is has rows of whole blocks, which hold {} numbers: take another \
+             format, or leave init.quantize out",
+            format.numbers()
+        )
+    } else {
+        return None;
+    };
+    Some(Problem { key: "init.quantize".into(), text })
+}
+
+fn multiplies_blocks(device: &Device) -> bool {
+    format!("{:?}", device.clone().inner()).contains("Flex")
+}
+
+/// Numbers that lie in blocks, and the bytes of these.
+pub(super) fn size<M: Module>(model: &M, formats: &BTreeMap<String, BlockFormat>) -> (usize, usize) {
+    let size = |parameter: Parameter| {
+        let (format, numbers) = (formats.get(&parameter.path)?, parameter.shape.iter().product::<usize>());
+        Some((numbers, numbers / format.numbers() * format.bytes()))
+    };
+    let sizes = parameters_of(model).into_iter().filter_map(size);
+    sizes.fold((0, 0), |(numbers, bytes), (more, of_these)| (numbers + more, bytes + of_these))
+}
+
+/// Notes in the run folder which weights of `model` are in blocks.
+pub(super) fn note<T: Task>(
+    folder: &ModelFolder,
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    model: &T::Net,
+) -> Result<(), StorageError> {
+    let formats = of_base::<T>(recipe, config, model);
+    let names: BTreeMap<_, _> = formats.into_iter().map(|(path, format)| (path, format.name().to_string())).collect();
+    if names.is_empty() { Ok(()) } else { folder.write_quantization(&names) }
+}
+
+/// A model of a run whose weights are to be read, in blocks where those of the run are.
+pub(super) fn built<T: Task>(
+    folder: &ModelFolder,
+    config: &T::Config,
+    seed: u64,
+    device: &Device,
+) -> Result<T::Net, StorageError> {
+    folder.build_model(|names| T::model_in_blocks(config, seed, device, names))
+}
+
+/// The model of a run with the weights of a file of it. On any device but flex blocks become floats.
+pub(super) fn load<T: Task>(
+    folder: &ModelFolder,
+    config: &T::Config,
+    weights: &Path,
+    device: &Device,
+) -> Result<T::Net, StorageError> {
+    let build = |names: &BTreeMap<String, String>| T::model_in_blocks(config, 0, device, names);
+    folder.load_model((weights, FloatDType::F32), build, |model| T::onto_device(model, device))
+}
