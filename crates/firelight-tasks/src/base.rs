@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use burn::module::Module;
-use firelight_core::{BlockFormat, WeightEntry, weights_of};
+use firelight_core::{BlockFormat, WeightEntry, WeightLayout, weights_of};
 
 /// The blocks of the matrices of a training's base, of which `is_base` tells by their paths; those that are in blocks already have their own.
 ///
@@ -22,7 +22,7 @@ pub fn base_in_blocks<M: Module>(
 }
 
 fn blocks_of(weight: &WeightEntry, format: BlockFormat) -> Option<BlockFormat> {
-    let is_end = weight.is_table || weight.path.starts_with("head.");
+    let is_end = weight.layout == WeightLayout::Rows || weight.path.starts_with("head.");
     let format = if is_end && format == BlockFormat::Q4K { BlockFormat::Q6K } else { format };
     let is_router = weight.path.ends_with(".router.weight");
     weight.format.or_else(|| (weight.fits(format) && !is_router).then_some(format))
@@ -33,7 +33,8 @@ mod tests {
     use super::*;
 
     fn entry(path: &str, width: usize) -> WeightEntry {
-        WeightEntry { path: path.into(), rows: 3, width, is_table: path.ends_with("embedding.weight"), format: None }
+        let layout = if path.ends_with("embedding.weight") { WeightLayout::Rows } else { WeightLayout::Columns };
+        WeightEntry { path: path.into(), rows: 3, width, layout, format: None }
     }
 
     #[test]
