@@ -105,7 +105,7 @@ pub use position::{
 pub use precision::cast_parameters;
 pub use report::{ParameterEntry, ParameterReport};
 pub use residual::ResidualStream;
-pub use state::{Compression, RecurrentState, State};
+pub use state::{CacheType, Compression, RecurrentState, State};
 pub use stochastic_depth::StochasticDepth;
 pub use transformer::{LayerConfig, SequenceInput, Transformer, TransformerConfig};
 pub use vision::{

@@ -2,12 +2,15 @@
 //! [`Cache`](crate::Cache) can hold any. A kind is defined beside the mixer that reads it: [`KeyValues`](crate::KeyValues) and
 //! [`RecurrentState`] are ours.
 
+mod cache_type;
 mod compression;
 mod recurrent;
 
+pub use cache_type::CacheType;
 pub use compression::Compression;
 pub use recurrent::RecurrentState;
 
+use burn::tensor::kind::Basic;
 use burn::tensor::{Int, Tensor};
 use std::any::{Any, type_name};
 use std::fmt::Debug;
@@ -113,6 +116,13 @@ pub trait State: Debug + Any + Send {
         false
     }
 
+    /// Stores keys and values as numbers of this type, if it can; says whether it does. It is called before anything is read. Default: it
+    /// does not, as it has no keys and values.
+    fn store_as(&mut self, cache_type: CacheType) -> bool {
+        let _ = cache_type;
+        false
+    }
+
     /// Whether it can take the place of a state that a layer `needs`: one of the same kind, that keeps as much. Default: any of its
     /// type.
     fn fits(&self, needs: &dyn State) -> bool {
@@ -189,12 +199,12 @@ fn short_name<T: ?Sized>() -> &'static str {
 }
 
 /// Bytes of a tensor.
-pub(crate) fn bytes_of<const D: usize>(tensor: &Tensor<D>) -> usize {
+pub(crate) fn bytes_of<const D: usize, K: Basic>(tensor: &Tensor<D, K>) -> usize {
     tensor.shape().num_elements() * tensor.dtype().size()
 }
 
 /// A row is one piece of memory: over two dimensions flex copies rows on all cores, over four on one.
-pub(crate) fn select(buffer: Tensor<4>, rows: &Tensor<1, Int>) -> Tensor<4> {
+pub(crate) fn select<K: Basic>(buffer: Tensor<4, K>, rows: &Tensor<1, Int>) -> Tensor<4, K> {
     let [batch, groups, length, width] = buffer.dims();
     let chosen = buffer.reshape([batch, groups * length * width]).select(0, rows.clone());
     chosen.reshape([rows.dims()[0], groups, length, width])

@@ -7,6 +7,7 @@ mod compressed;
 mod config;
 mod contexts;
 mod cost;
+mod typed;
 mod visible;
 
 pub use config::{LayerConfig, TransformerConfig};

@@ -36,6 +36,7 @@ mod cross_entropy;
 #[cfg(feature = "cube")]
 mod cube;
 mod dropout;
+mod eight_bits;
 mod embedding;
 #[cfg(feature = "flex")]
 mod flex;
@@ -77,6 +78,7 @@ pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 #[cfg(feature = "cuda")]
 pub use cube::keep_compiled_kernels;
 pub use dropout::dropout;
+pub use eight_bits::{dequantize_rows, quantize_rows};
 pub use embedding::embedding;
 pub use gated::{Gate, gated};
 pub use gelu::{GeluForm, gelu};

@@ -1,7 +1,7 @@
 //! The decoding interface of [`LanguageModel`]: prefill and steps, cached and not, in one way of computing.
 
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
-use firelight_core::{Cache, Compression, ConfigError, KeyValues, Pass, SequenceInput};
+use firelight_core::{Cache, CacheType, Compression, ConfigError, KeyValues, Pass, SequenceInput};
 use firelight_generation::{
     Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, one_by_one, row_indices,
 };
@@ -295,6 +295,8 @@ pub enum CacheKind {
     Plain,
     /// By one of which the old part is compressed. It takes less memory and gives other logits.
     Compressed(Compression),
+    /// By one that stores keys and values as numbers of a type of its own. It takes less memory and gives nearly the same logits.
+    Typed(CacheType),
     /// Not at all: every step reads the whole window again. Slow, and the proof that the cache changes nothing.
     None,
 }
@@ -328,12 +330,13 @@ impl<'a> WithCache<'a> {
     /// An empty cache of its kind.
     ///
     /// # Errors
-    /// If it is compressed, and the model cannot compress it so.
+    /// If it is compressed or of a type, and the model or its device cannot have it so.
     pub(crate) fn cache(&self) -> Result<Option<Cache>, GenerationError> {
         let refused = |error: ConfigError| GenerationError::InvalidOptions { problems: error.problems().to_vec() };
         match self.kind {
             CacheKind::Plain => Ok(Some(self.model.cache())),
             CacheKind::Compressed(compression) => self.model.compressed_cache(compression).map(Some).map_err(refused),
+            CacheKind::Typed(cache_type) => self.model.cache_in(cache_type).map(Some).map_err(refused),
             CacheKind::None => Ok(None),
         }
     }

@@ -8,7 +8,7 @@ use burn::config::Config;
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType, Int, Tensor};
 use firelight_core::{
-    AdapterConfig, Cache, Compression, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead,
+    AdapterConfig, Cache, CacheType, Compression, ConfigError, Cost, EmbeddingScale, HeadOptions, LazyLogits, LmHead,
     LmHeadConfig, ParamBuilder, ParameterReport, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
     Transformer, TransformerConfig, cast_parameters,
 };
@@ -219,6 +219,15 @@ impl LanguageModel {
     /// If a number of the compression is 0, or no layer can compress its past.
     pub fn compressed_cache(&self, compression: Compression) -> Result<Cache, ConfigError> {
         self.transformer.compressed_cache(self.max_seq_len, compression)
+    }
+
+    /// The same, which stores keys and values as numbers of a type: see
+    /// [`Transformer::cache_in`](firelight_core::Transformer::cache_in).
+    ///
+    /// # Errors
+    /// If no layer keeps keys and values, or the device has no numbers of the type.
+    pub fn cache_in(&self, cache_type: CacheType) -> Result<Cache, ConfigError> {
+        self.transformer.cache_in(self.max_seq_len, cache_type)
     }
 
     /// The model with all its parameters in `dtype`, half the memory for inference. Vectors and logits are of that type, too. Matrices in

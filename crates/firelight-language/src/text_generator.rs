@@ -9,13 +9,13 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::{Device, FloatDType};
-use firelight_core::{Compression, ConfigError, Importance};
+use firelight_core::{CacheType, Compression, Importance};
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
     WithVocabulary, write_texts,
 };
-use firelight_storage::{Checkpoint, ModelFolder, TaskError};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError};
 
 use self::contrast::Amateur;
 use self::draft::Guesser;
@@ -131,9 +131,27 @@ impl TextGenerator {
     /// Compresses the KV cache of what is old of a text: less memory, another text. A [`contrast`](Self::contrast) reads with a plain one.
     ///
     /// # Errors
-    /// If a number of the compression is 0, or no layer of the model can compress its past.
-    pub fn with_compression(mut self, compression: Compression) -> Result<Self, TaskError> {
-        self.cache = CacheKind::Compressed(compression);
+    /// If a number of the compression is 0, no layer of the model can compress its past, or the cache has a type of its own.
+    pub fn with_compression(self, compression: Compression) -> Result<Self, TaskError> {
+        self.with_cache(CacheKind::Compressed(compression))
+    }
+
+    /// Stores the keys and values of the KV cache as numbers of a type: less memory, and a text that may differ where two tokens are nearly
+    /// as probable. A [`contrast`](Self::contrast) reads with a plain one.
+    ///
+    /// # Errors
+    /// If no layer of the model keeps keys and values, its device has no numbers of the type, or the past is compressed.
+    pub fn with_cache_type(self, cache_type: CacheType) -> Result<Self, TaskError> {
+        self.with_cache(CacheKind::Typed(cache_type))
+    }
+
+    fn with_cache(mut self, cache: CacheKind) -> Result<Self, TaskError> {
+        if let (CacheKind::Compressed(_), CacheKind::Typed(_)) | (CacheKind::Typed(_), CacheKind::Compressed(_)) =
+            (self.cache, cache)
+        {
+            return Err(compressed_in_a_type().into());
+        }
+        self.cache = cache;
         self.decoder().cache()?;
         Ok(self)
     }
@@ -244,6 +262,12 @@ impl TextGenerator {
         let real = WithVocabulary::new(model, self.tokenizer.vocab_size());
         self.defaults.iter().fold(real, WithVocabulary::with_defaults)
     }
+}
+
+/// Means of keys that are rounded would be rounded again each time that the past is compressed.
+fn compressed_in_a_type() -> InputError {
+    InputError::new("a KV cache whose past is compressed has no cache type of its own")
+        .advise("leave out the one or the other")
 }
 
 /// The model after the last step, with its tokenizer.

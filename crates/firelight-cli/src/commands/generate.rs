@@ -13,6 +13,7 @@ use firelight::generation::{
 use firelight::language::TextGenerator;
 use serde_json::{Value, json};
 
+use super::cache_type::KvCache;
 use super::compressing::CompressedPast;
 use super::contrasting::Contrast;
 use super::guessing::Guesses;
@@ -92,8 +93,10 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "FILE", group = "constraint")]
     grammar: Option<PathBuf>,
     /// Leave out the KV cache: slow, the text is the same
-    #[arg(long)]
+    #[arg(long, conflicts_with = "cache_type")]
     no_cache: bool,
+    #[command(flatten)]
+    kv_cache: KvCache,
     #[command(flatten)]
     compressed_past: CompressedPast,
     /// Print one line of JSON for each text
@@ -301,6 +304,7 @@ impl Generate {
         if let Some(lookup) = self.guesses.lookup() {
             generator = generator.with_lookup(lookup);
         }
+        generator = self.kv_cache.apply(generator)?;
         if let Some(compression) = self.compressed_past.compression() {
             generator = generator.with_compression(compression)?;
         }

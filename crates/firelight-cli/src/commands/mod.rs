@@ -2,6 +2,7 @@
 
 mod average;
 mod bench;
+mod cache_type;
 mod caption;
 mod chat;
 mod classify;

@@ -69,6 +69,16 @@ fn messages_are_answered_one_after_the_other() {
 }
 
 #[test]
+fn a_conversation_is_remembered_in_the_type_that_is_asked_for() {
+    let home = Model::scratch();
+    let run = talker(home.path(), 128);
+    let answers = |more: &[&str]| talk(&run, more, "a hen\na fox\n").succeeds().stdout;
+    assert_eq!(answers(&["--cache-type", "f32"]), answers(&[]));
+    assert!(!answers(&["--cache-type", "q8_0"]).is_empty());
+    talk(&run, &["--cache-type", "f8"], "a hen\n").fails(USER, &["--cache-type"]);
+}
+
+#[test]
 fn a_message_ends_no_turn() {
     let home = Model::scratch();
     let run = talker(home.path(), 128);

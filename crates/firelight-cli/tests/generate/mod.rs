@@ -1,5 +1,6 @@
 //! A prompt is continued, and what is no prompt or no option is refused.
 
+mod cache_type;
 mod compressed;
 mod strategies;
 

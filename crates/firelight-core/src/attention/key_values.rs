@@ -1,8 +1,10 @@
 //! The state of attention, commonly called the KV cache: keys and values in buffers that are filled in place, doubled when full,
-//! and rolled on where a layer reads the last tokens alone. What is old may be compressed.
+//! and rolled on where a layer reads the last tokens alone. What is old may be compressed, or all be stored in fewer bits.
 
-use crate::state::{Compression, State, bytes_of, select};
-use burn::tensor::{Int, Tensor};
+use super::stored::Stored;
+use crate::state::{CacheType, Compression, State};
+use burn::tensor::{DType, FloatDType, Int, Tensor};
+use firelight_kernels::cast;
 use std::ops::Range;
 
 /// Tokens that a buffer grows by at least. Beams copy whole buffers, so that the first one is for a sentence.
@@ -12,7 +14,7 @@ const GROWTH: usize = 16;
 #[doc(alias = "KV cache")]
 #[derive(Debug, Clone)]
 pub struct KeyValues {
-    buffers: Option<(Tensor<4>, Tensor<4>)>,
+    buffers: Option<(Stored, Stored)>,
     /// The position of the first key in the buffers; above 0 once the first tokens are forgotten or compressed.
     first: usize,
     len: usize,
@@ -20,6 +22,8 @@ pub struct KeyValues {
     look_back: Option<usize>,
     /// How old tokens are compressed, if they are; only where queries look back to all of them.
     compression: Option<Compression>,
+    /// How keys and values are stored.
+    cache_type: CacheType,
     /// Of the heads, the keys and the values, with their names.
     sizes: Option<[(&'static str, usize); 3]>,
     capacity: usize,
@@ -32,7 +36,8 @@ impl KeyValues {
     /// Nothing yet, for up to `capacity` tokens. Where queries look `look_back` tokens back and no further, it keeps those and
     /// some to work with: memory that has a bound however long the text becomes.
     pub fn new(look_back: Option<usize>, capacity: usize) -> Self {
-        Self { buffers: None, first: 0, len: 0, look_back, compression: None, sizes: None, capacity }
+        let (compression, cache_type, sizes) = (None, CacheType::Computed, None);
+        Self { buffers: None, first: 0, len: 0, look_back, compression, cache_type, sizes, capacity }
     }
 
     /// Names the number of key heads `G` and the widths `E` of a key and `W` of a value, by which a stack tells a cache that was made
@@ -48,22 +53,32 @@ impl KeyValues {
     }
 
     /// Appends keys and values, `[B, G, T, E]` and `[B, G, T, W]`, and returns those that the queries of these tokens can
-    /// see, `[B, G, K, E]` and `[B, G, K, W]`: the tokens of [`keys`](State::keys).
+    /// see, `[B, G, K, E]` and `[B, G, K, W]`: the tokens of [`keys`](State::keys). They are what is stored of all of them, the new
+    /// ones included, as numbers of the type of the new ones.
     ///
     /// # Panics
     /// If they do not fit into the capacity, or have other heads or widths than those before.
     pub fn append(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
-        self.check_sizes(&key, &value);
-        let length = key.dims()[2];
+        let dtypes = [&key, &value].map(|new| FloatDType::from(new.dtype()));
+        let (keys, values) = self.append_narrow(key, value);
+        (cast(keys, dtypes[0]), cast(values, dtypes[1]))
+    }
+
+    /// The same, but that numbers of half precision stay so beside those of single precision, for attention that reads them where they lie.
+    pub(super) fn append_narrow(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        let (dtypes, length) = ([&key, &value].map(|new| FloatDType::from(new.dtype())), key.dims()[2]);
+        self.check_sizes(key.dims(), value.dims());
         let end = self.len + length;
         assert!(end <= self.capacity, "a cache of {} tokens cannot hold {end}", self.capacity);
         self.compress_old(length);
         let seen = self.keys(length);
         let from = seen.start - self.first;
+        let [key, value] = [key, value].map(|new| Stored::of(new, self.cache_type));
         let (keys, values) =
             if end - self.first <= self.room() { self.write_behind(key, value) } else { self.roll(key, value) };
         self.len = end;
-        (keys.narrow(2, from, seen.len()), values.narrow(2, from, seen.len()))
+        let read = |stored: Stored, dtype| beside(stored.narrow(from, seen.len()).floats(), dtype);
+        (read(keys, dtypes[0]), read(values, dtypes[1]))
     }
 
     /// The position of the first key that queries see behind `len` tokens.
@@ -82,10 +97,11 @@ impl KeyValues {
             return;
         }
         let (held, places) = (self.len - self.first, [self.first, later]);
-        let pooled = |buffer: Tensor<4>| {
-            let keys = compression.pooled(buffer.narrow(2, 0, held), places);
-            let mut buffer = self.buffer(&keys, keys.dims()[2] + coming + compression.rate);
-            write(&mut buffer, keys, 0);
+        let pooled = |buffer: Stored| {
+            let keys = compression.pooled(buffer.narrow(0, held).floats(), places);
+            let keys = Stored::of(keys, self.cache_type);
+            let mut buffer = self.buffer(&keys, keys.length() + coming + compression.rate);
+            buffer.write(keys, 0);
             buffer
         };
         let buffers = self.buffers.clone().map(|(keys, values)| (pooled(keys), pooled(values)));
@@ -94,7 +110,7 @@ impl KeyValues {
 
     /// # Panics
     /// If heads or widths are not those that the state was made for, or of what it holds.
-    fn check_sizes(&self, key: &Tensor<4>, value: &Tensor<4>) {
+    fn check_sizes(&self, key: [usize; 4], value: [usize; 4]) {
         let other = self.sizes().into_iter().zip(sizes_of(key, value)).find(|((_, size), new)| size != new);
         if let Some(((name, size), new)) = other {
             panic!("a state of {name} = {size} was given {name} = {new}: the cache was made for another stack");
@@ -115,49 +131,60 @@ impl KeyValues {
         );
     }
 
+    /// # Panics
+    /// If the other stores its keys and values in another way.
+    fn check_type(&self, other: &Self) {
+        assert!(
+            self.cache_type == other.cache_type,
+            "a cache of type {} cannot be joined by one of type {}: make both with one type",
+            self.cache_type,
+            other.cache_type
+        );
+    }
+
     /// What is held from token `first` on, with `missing` tokens of zeros before all.
-    fn held(&self, first: usize, missing: usize) -> Option<(Tensor<4>, Tensor<4>)> {
-        let part = |buffer: &Tensor<4>| {
+    fn held(&self, first: usize, missing: usize) -> Option<(Stored, Stored)> {
+        let part = |buffer: &Stored| {
             let skipped = (first.saturating_sub(missing)).saturating_sub(self.first);
-            let held = buffer.clone().narrow(2, skipped, self.len - self.first - skipped);
-            let [batch, groups, length, width] = held.dims();
-            let padding = self.len + missing - first - length;
-            let zeros = Tensor::zeros([batch, groups, padding, width], (&held.device(), held.dtype()));
-            if padding == 0 { held } else { Tensor::cat(vec![zeros, held], 2) }
+            let held = buffer.clone().narrow(skipped, self.len - self.first - skipped);
+            match self.len + missing - first - held.length() {
+                0 => held,
+                padding => held.zeros(padding).followed_by(held, 2),
+            }
         };
         self.buffers.as_ref().map(|(keys, values)| (part(keys), part(values)))
     }
 
     /// Writes the new tokens behind the old ones and returns the buffers, which are longer than what they hold.
-    fn write_behind(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn write_behind(&mut self, key: Stored, value: Stored) -> (Stored, Stored) {
         let held = self.len - self.first;
-        let end = held + key.dims()[2];
+        let end = held + key.length();
         let (mut keys, mut values) = match self.buffers.take() {
-            Some((keys, values)) if self.len > 0 || fits(&keys, &key) => {
+            Some((keys, values)) if self.len > 0 || keys.fits(&key) => {
                 (self.grow(keys, held, end), self.grow(values, held, end))
             }
             _ => (self.buffer(&key, end), self.buffer(&value, end)),
         };
-        write(&mut keys, key, held);
-        write(&mut values, value, held);
+        keys.write(key, held);
+        values.write(value, held);
         self.buffers.insert((keys, values)).clone()
     }
 
     /// Lets go of the first tokens and begins new buffers with the last ones. Returns what was held, with the new tokens.
-    fn roll(&mut self, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+    fn roll(&mut self, key: Stored, value: Stored) -> (Stored, Stored) {
         let held = self.len - self.first;
         let whole = match self.buffers.take().filter(|_| held > 0) {
             Some((keys, values)) => {
-                let join = |old: Tensor<4>, new| Tensor::cat(vec![old.narrow(2, 0, held), new], 2);
+                let join = |old: Stored, new| old.narrow(0, held).followed_by(new, 2);
                 (join(keys, key), join(values, value))
             }
             None => (key, value),
         };
-        let end = whole.0.dims()[2];
+        let end = whole.0.length();
         let kept = end.min(self.room() - Self::SPARE);
-        let last = |whole: &Tensor<4>| {
+        let last = |whole: &Stored| {
             let mut buffer = self.buffer(whole, self.room());
-            write(&mut buffer, whole.clone().narrow(2, end - kept, kept), 0);
+            buffer.write(whole.clone().narrow(end - kept, kept), 0);
             buffer
         };
         self.buffers = Some((last(&whole.0), last(&whole.1)));
@@ -174,21 +201,19 @@ impl KeyValues {
     }
 
     /// A buffer for `end` tokens at least.
-    fn buffer(&self, like: &Tensor<4>, end: usize) -> Tensor<4> {
-        let [batch, groups, _, width] = like.dims();
-        let room = end.next_multiple_of(GROWTH).min(self.room());
-        Tensor::zeros([batch, groups, room, width], (&like.device(), like.dtype()))
+    fn buffer(&self, like: &Stored, end: usize) -> Stored {
+        like.zeros(end.next_multiple_of(GROWTH).min(self.room()))
     }
 
     /// The buffer itself when `end` tokens fit, else one of twice the size with the same tokens.
-    fn grow(&self, buffer: Tensor<4>, held: usize, end: usize) -> Tensor<4> {
-        let room = buffer.dims()[2];
+    fn grow(&self, buffer: Stored, held: usize, end: usize) -> Stored {
+        let room = buffer.length();
         if end <= room {
             return buffer;
         }
         let mut larger = self.buffer(&buffer, end.max(2 * room));
         if held > 0 {
-            write(&mut larger, buffer.narrow(2, 0, held), 0);
+            larger.write(buffer.narrow(0, held), 0);
         }
         larger
     }
@@ -218,11 +243,12 @@ impl State for KeyValues {
     }
 
     fn select_rows(&mut self, rows: &Tensor<1, Int>) {
-        self.buffers = self.buffers.take().map(|(keys, values)| (select(keys, rows), select(values, rows)));
+        self.buffers = self.buffers.take().map(|(keys, values)| (keys.select(rows), values.select(rows)));
     }
 
     fn join(&mut self, other: Box<dyn State>) {
         let mut other: Self = other.expect();
+        self.check_type(&other);
         // One that has read nothing has no rows, whatever its buffers once held.
         if other.is_empty() {
             return;
@@ -239,16 +265,15 @@ impl State for KeyValues {
         // A row that has forgotten nothing may have any padding before it.
         let begin = |state: &Self, missing| if state.first == 0 { 0 } else { state.first + missing };
         let first = begin(self, missing[0]).max(begin(&other, missing[1]));
-        let below = |a: Tensor<4>, b: Tensor<4>| Tensor::cat(vec![a, b], 0);
         let held = (self.held(first, missing[0]), other.held(first, missing[1]));
         if let (Some((keys, values)), Some((more_keys, more_values))) = held {
-            self.buffers = Some((below(keys, more_keys), below(values, more_values)));
+            self.buffers = Some((keys.followed_by(more_keys, 0), values.followed_by(more_values, 0)));
         }
         (self.first, self.len, self.capacity) = (first, len, self.capacity.max(other.capacity));
     }
 
     fn bytes(&self) -> usize {
-        self.buffers.iter().map(|(keys, values)| bytes_of(keys) + bytes_of(values)).sum()
+        self.buffers.iter().map(|(keys, values)| keys.bytes() + values.bytes()).sum()
     }
 
     fn fits(&self, needs: &dyn State) -> bool {
@@ -260,27 +285,45 @@ impl State for KeyValues {
         if let Some(sizes) = self.sizes {
             return sizes.to_vec();
         }
-        let held = self.buffers.as_ref().filter(|_| self.len > 0).map(|(keys, values)| sizes_of(keys, values));
+        let held = self.buffers.as_ref().filter(|_| self.len > 0);
+        let held = held.map(|(keys, values)| sizes_of(keys.dims(), values.dims()));
         held.map_or_else(Vec::new, |held| ["n_kv_heads", "d_head", "d_value"].into_iter().zip(held).collect())
     }
 
-    /// Where queries look back to all tokens; where they do not, memory has a bound as it is.
+    /// Where queries look back to all tokens; where they do not, memory has a bound as it is. What is stored in a type of its own stays
+    /// as it is, for means would be rounded again and again.
     ///
     /// # Panics
     /// If a number of the compression is 0.
     fn compress(&mut self, compression: Compression) -> bool {
         assert!(compression.validate().is_ok(), "{compression:?} has a 0");
-        self.compression = Some(compression).filter(|_| self.look_back.is_none());
+        let can = self.look_back.is_none() && self.cache_type == CacheType::Computed;
+        self.compression = Some(compression).filter(|_| can);
         self.compression.is_some()
     }
 
+    /// # Panics
+    /// If it has read something.
+    fn store_as(&mut self, cache_type: CacheType) -> bool {
+        assert!(self.is_empty(), "{} tokens are stored as {}: take an empty cache", self.len, self.cache_type);
+        let can = self.compression.is_none();
+        if can {
+            (self.cache_type, self.buffers) = (cache_type, None);
+        }
+        can
+    }
+
     fn keeps(&self) -> String {
-        match (self.look_back, self.compression) {
+        let kept = match (self.look_back, self.compression) {
             (Some(span), _) => format!("the last {span} tokens"),
             (None, Some(Compression { recent, rate })) => {
                 format!("the last {recent} tokens and the mean of every {rate} before them")
             }
             (None, None) => "all tokens".into(),
+        };
+        match self.cache_type {
+            CacheType::Computed => kept,
+            cache_type => format!("{kept} in {cache_type}"),
         }
     }
 
@@ -289,23 +332,15 @@ impl State for KeyValues {
     }
 }
 
+/// What is stored in half precision stays so beside numbers of single precision, and has the type of any others.
+fn beside(stored: Tensor<4>, dtype: FloatDType) -> Tensor<4> {
+    let is_half = matches!(stored.dtype(), DType::F16 | DType::BF16);
+    if is_half && dtype == FloatDType::F32 { stored } else { cast(stored, dtype) }
+}
+
 /// Number of key heads, and the widths of a key and a value.
-fn sizes_of(keys: &Tensor<4>, values: &Tensor<4>) -> [usize; 3] {
-    let ([_, heads, _, d_key], [_, _, _, d_value]) = (keys.dims(), values.dims());
+fn sizes_of([_, heads, _, d_key]: [usize; 4], [_, _, _, d_value]: [usize; 4]) -> [usize; 3] {
     [heads, d_key, d_value]
-}
-
-/// Whether a cleared buffer can be used again: a new text may come in another batch size.
-fn fits(buffer: &Tensor<4>, new: &Tensor<4>) -> bool {
-    let ([batch, groups, _, d_head], [new_batch, new_groups, _, new_d_head]) = (buffer.dims(), new.dims());
-    [batch, groups, d_head] == [new_batch, new_groups, new_d_head]
-        && (buffer.dtype(), buffer.device()) == (new.dtype(), new.device())
-}
-
-/// Writes in place as long as nobody else holds the buffer, which is so once the attention of the last step is done.
-fn write(buffer: &mut Tensor<4>, new: Tensor<4>, start: usize) {
-    let [batch, groups, length, d_head] = new.dims();
-    buffer.inplace(|buffer| buffer.slice_assign([0..batch, 0..groups, start..start + length, 0..d_head], new));
 }
 
 #[cfg(test)]
@@ -325,7 +360,7 @@ mod tests {
     }
 
     fn room(layer: &KeyValues) -> usize {
-        layer.buffers.as_ref().expect("filled").0.dims()[2]
+        layer.buffers.as_ref().expect("filled").0.length()
     }
 
     #[test]
@@ -410,7 +445,7 @@ mod tests {
         layer.append(batch.clone(), batch);
         layer.select_rows(&Tensor::from_ints([1, 1, 0], &device));
         let (keys, _) = layer.buffers.expect("filled");
-        assert_eq!(keys.try_to_vec_as::<f32>().expect("a host copy"), [2.0, 2.0, 1.0]);
+        assert_eq!(keys.floats().try_to_vec_as::<f32>().expect("a host copy"), [2.0, 2.0, 1.0]);
     }
 
     #[test]

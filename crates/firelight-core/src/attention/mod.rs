@@ -20,6 +20,9 @@ mod mechanism;
 mod pattern;
 mod projection;
 mod score;
+mod stored;
+#[cfg(test)]
+mod stored_tests;
 
 pub use config::{AttentionConfig, NormSpan};
 pub use differential::{DifferentialAttention, DifferentialConfig};
@@ -103,7 +106,11 @@ impl Attention {
                 linear_heads(self.linear(), [query, key, value], context, Some(sums), weights)
             }
             Some(state) => {
-                let (key, value) = state.expect_mut::<KeyValues>().append(key, value); // [B, G, K, E | W]
+                let state = state.expect_mut::<KeyValues>();
+                let (key, value) = match self.mechanism {
+                    Mechanism::DotProduct(_) | Mechanism::Bilinear(_) => state.append_narrow(key, value),
+                    _ => state.append(key, value),
+                }; // [B, G, K, E | W]
                 self.heads([query, key, value], context, weights)
             }
             None => self.heads([query, key, value], context, weights),

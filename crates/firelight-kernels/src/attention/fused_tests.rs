@@ -205,6 +205,33 @@ fn rules_equal_the_reference() {
 }
 
 #[test]
+fn keys_and_values_of_bf16_are_those_that_were_widened_first() {
+    use crate::path::by_reference;
+    let device = Device::flex();
+    let padding = |b: usize, k: usize| {
+        let flags: Vec<bool> = (0..b * k).map(|i| i < k && i % 3 == 1).collect();
+        AttentionMask::padding(Tensor::<1, Bool>::from_bool(flags.as_slice(), &device).reshape([b, k]))
+    };
+    for sizes in [SMALL, TILED, Sizes { q: 1, k: 600, ..SMALL }, Sizes { q: 1, e: 1, f: 1, ..SMALL }] {
+        let [q, k, v] = sizes.by_head(&Case::plain()).map(|x| x.inner());
+        let [narrow_k, narrow_v] = [k, v].map(|x| x.cast(DType::BF16));
+        let [wide_k, wide_v] = [&narrow_k, &narrow_v].map(|x| x.clone().cast(DType::F32));
+        let masks =
+            [AttentionMask::none(), causal_where_it_can_be(sizes), padding(sizes.b, sizes.k), AttentionMask::none()];
+        for (mask, cap) in masks.into_iter().zip([None, None, None, Some(2.0)]) {
+            let options = AttentionOptions::default().with_mask(mask).with_soft_cap(cap);
+            let expected = attention(q.clone(), wide_k.clone(), wide_v.clone(), &options);
+            let narrow = || attention(q.clone(), narrow_k.clone(), narrow_v.clone(), &options);
+            assert_close(&narrow(), &expected, 1e-5);
+            assert_close(&by_reference(narrow), &expected, 1e-5);
+            let (output, weights) = attention_with_weights(q.clone(), narrow_k.clone(), narrow_v.clone(), &options);
+            assert_close(&output, &expected, 1e-5);
+            assert_eq!((output.dtype(), weights.dtype()), (DType::F32, DType::F32));
+        }
+    }
+}
+
+#[test]
 fn documents_and_chunks_by_hand() {
     // Zero scores: the mean of the values of the own document, up to the own token where the future is hidden.
     let device = Device::flex();

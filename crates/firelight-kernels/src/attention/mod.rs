@@ -33,9 +33,9 @@ pub use options::AttentionOptions;
 pub use weights::{attention_from_scores, attention_with_weights};
 
 #[cfg(feature = "flex")]
-use crate::half::{in_single, is_half, widen};
+use crate::half::{in_single, is_half};
 use crate::path::check_types;
-use burn::tensor::Tensor;
+use burn::tensor::{DType, FloatDType, Tensor};
 use options::check_options;
 
 /// Attends from every query to the keys that it may see and returns the weighted mean of their values.
@@ -44,13 +44,16 @@ use options::check_options;
 /// A query that sees no key returns zeros and sends no gradient back. On the fused path memory is linear in the number of
 /// tokens.
 ///
+/// Keys and values may be of half precision beside a query of single precision, as a cache has them. The fused path of the CPU reads
+/// `bf16` as it lies, if there is no autodiff; elsewhere they are cast first.
+///
 /// # Shapes
 /// - `query`: `[B, H, Q, E]`, `key`: `[B, G, K, E]`, `value`: `[B, G, K, F]`, `H` a multiple of `G`
 /// - output: `[B, H, Q, F]`
 ///
 /// # Panics
 /// If the shapes do not fit together, `dropout` is outside `[0, 1)`, `soft_cap` is not above 0,
-/// a rule has more queries than positions up to the last key, or the tensors hold numbers of several types.
+/// a rule has more queries than positions up to the last key, or the tensors hold numbers of several other types.
 #[doc(alias = "FlashAttention")]
 #[doc(alias = "scaled_dot_product_attention")]
 pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
@@ -58,8 +61,9 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
     #[cfg(feature = "flex")]
     if is_half(&query) {
         let options = options.widened();
-        return in_single(query, |query| attention(query, widen(key), widen(value), &options));
+        return in_single(query, |query| attention(query, key, value, &options));
     }
+    let [key, value] = readable(&query, [key, value]);
     #[cfg(feature = "extension")]
     if crate::path::log_path("attention", is_fused(&query, &key, &value, options)) {
         let settings = extension::Settings::new(options, &query);
@@ -70,8 +74,34 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
 
 #[cfg(feature = "extension")]
 fn is_fused(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) -> bool {
+    #[cfg(feature = "flex")]
+    if reads_as_it_lies(query, [key, value]) {
+        return options.bias.iter().all(crate::path::is_fused) && options.sinks.iter().all(crate::path::is_fused);
+    }
     let tensors = [Some(query), Some(key), Some(value), options.bias.as_ref()];
     tensors.into_iter().flatten().all(crate::path::is_fused) && options.sinks.iter().all(crate::path::is_fused)
+}
+
+/// Keys and values in the type of the query, unless kernels read them as they lie.
+fn readable(query: &Tensor<4>, tensors: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
+    #[cfg(feature = "flex")]
+    if reads_as_it_lies(query, tensors.each_ref()) {
+        return tensors;
+    }
+    in_type_of(query, tensors)
+}
+
+/// Whether the kernels of the CPU widen these keys and values tile by tile.
+#[cfg(feature = "flex")]
+fn reads_as_it_lies(query: &Tensor<4>, tensors: [&Tensor<4>; 2]) -> bool {
+    let single = query.dtype() == DType::F32 && crate::path::is_fused_on_cpu(query) && !query.device().is_autodiff();
+    single && tensors.iter().all(|x| x.dtype() == DType::BF16 && x.shape().num_elements() > 0)
+}
+
+/// Keys and values in the type of the query.
+fn in_type_of(query: &Tensor<4>, tensors: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
+    let dtype = query.dtype();
+    tensors.map(|x| if x.dtype() == dtype { x } else { crate::cast(x, FloatDType::from(dtype)) })
 }
 
 fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &AttentionOptions) {
@@ -92,7 +122,10 @@ fn check(query: &Tensor<4>, key: &Tensor<4>, value: &Tensor<4>, options: &Attent
     );
     check_options([batch, heads, query.dims()[2], keys], options);
     let types = [("query", query), ("key", key), ("value", value)].map(|(name, tensor)| (name, Some(tensor.dtype())));
-    check_types("attention", &[&types[..], &options.types()].concat());
+    let are_narrow = query.dtype() == DType::F32 && matches!(key.dtype(), DType::F16 | DType::BF16);
+    let (computed, stored) = types.split_at(if are_narrow { 1 } else { 3 });
+    check_types("attention", &[computed, &options.types()].concat());
+    check_types("attention", stored);
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! hold all pairs in memory.
 
 use super::options::check_options;
-use super::{AttentionOptions, attention, check, reference};
+use super::{AttentionOptions, attention, check, in_type_of, reference};
 #[cfg(feature = "flex")]
 use crate::half::{is_half, widen};
 use crate::path::check_types;
@@ -30,6 +30,7 @@ pub fn attention_with_weights(
         let (output, weights) = attention_with_weights(widen(query), widen(key), widen(value), &options);
         return (output.cast(dtype), weights.cast(dtype));
     }
+    let [key, value] = in_type_of(&query, [key, value]);
     let weights = reference::weights(query.clone(), key.clone(), options);
     // Dropped weights are drawn, so that a second draw would not belong to the first.
     let output = if options.dropout > 0.0 {

@@ -1,6 +1,7 @@
 //! Casts on the flex backend: the storage is converted as it lies.
 
 use super::{CastExtension, CastKernel};
+use crate::flex::view::start_of_row;
 use crate::flex::{Number, converted, filled, for_each_block, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::{FlexTensor, Layout};
@@ -66,17 +67,6 @@ fn convert_row<A: Number<Sum = f32>, B: Number<Sum = f32>>(out: &mut [B], row: &
             }
         },
     );
-}
-
-/// Where a row begins, counted in row-major order.
-fn start_of_row(layout: &Layout, mut row: usize) -> usize {
-    let (shape, strides) = (layout.shape(), layout.strides());
-    let mut start = layout.start_offset() as isize;
-    for d in (0..shape.num_dims() - 1).rev() {
-        start += (row % shape[d]) as isize * strides[d];
-        row /= shape[d];
-    }
-    start as usize
 }
 
 /// Whether the elements fill a part of the storage, in whatever order of the dimensions.

@@ -1,7 +1,7 @@
 //! What the elements of a tensor are stored as: `f32` and `f64`, in which kernels compute, and `f16` and `bf16`, which they
 //! copy, and whose sums they form in `f32`.
 
-use super::Real;
+use super::{Matrix, Real, vectorised};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{Shape, TensorData, bf16, f16};
 
@@ -9,10 +9,14 @@ use burn::tensor::{Shape, TensorData, bf16, f16};
 pub(crate) trait Number: Copy + Send + Sync + 'static {
     /// What sums of many are formed in.
     type Sum: Real;
+    /// Whether sums are of this type itself.
+    const IS_SUM: bool;
     /// The same number, exactly.
     fn widen(self) -> Self::Sum;
     /// The nearest number to a sum.
     fn round(sum: Self::Sum) -> Self;
+    /// A matrix of numbers that can be summed: itself, or a copy in `room`.
+    fn in_sums<'a>(matrix: Matrix<'a, Self>, room: &'a mut [Self::Sum]) -> Matrix<'a, Self::Sum>;
     /// The numbers that a tensor of this type is stored as.
     fn storage(tensor: &FlexTensor) -> &[Self];
     /// The same to write to, if nobody else reads them.
@@ -24,9 +28,11 @@ pub(crate) trait Number: Copy + Send + Sync + 'static {
 }
 
 macro_rules! number {
-    ($number:ty, $sum:ty, $widen:expr, $round:expr) => {
+    ($number:ty, $sum:ty, $widen:expr, $round:expr, $is_sum:literal, $in_sums:expr) => {
         impl Number for $number {
             type Sum = $sum;
+
+            const IS_SUM: bool = $is_sum;
 
             #[inline(always)]
             fn widen(self) -> $sum {
@@ -36,6 +42,10 @@ macro_rules! number {
             #[inline(always)]
             fn round(sum: $sum) -> Self {
                 $round(sum)
+            }
+
+            fn in_sums<'a>(matrix: Matrix<'a, Self>, room: &'a mut [$sum]) -> Matrix<'a, $sum> {
+                $in_sums(matrix, room)
             }
 
             fn storage(tensor: &FlexTensor) -> &[Self] {
@@ -57,10 +67,37 @@ macro_rules! number {
     };
 }
 
-number!(f32, f32, std::convert::identity, std::convert::identity);
-number!(f64, f64, std::convert::identity, std::convert::identity);
-number!(f16, f32, f16::to_f32, f16::from_f32);
-number!(bf16, f32, widen_bf16, round_to_bf16);
+number!(f32, f32, std::convert::identity, std::convert::identity, true, as_it_is);
+number!(f64, f64, std::convert::identity, std::convert::identity, true, as_it_is);
+number!(f16, f32, f16::to_f32, f16::from_f32, false, widened);
+number!(bf16, f32, widen_bf16, round_to_bf16, false, widened);
+
+fn as_it_is<'a, T: Real>(matrix: Matrix<'a, T>, _room: &'a mut [T]) -> Matrix<'a, T> {
+    matrix
+}
+
+fn widened<'a, N: Number>(matrix: Matrix<'a, N>, room: &'a mut [N::Sum]) -> Matrix<'a, N::Sum> {
+    let [rows, columns] = matrix.shape();
+    let room = &mut room[..rows * columns];
+    for (row, room) in room.chunks_exact_mut(columns).enumerate() {
+        match matrix.has_whole_rows() {
+            true => widen_row(matrix.row(row), room),
+            false => room.iter_mut().enumerate().for_each(|(column, wide)| *wide = matrix.at(row, column).widen()),
+        }
+    }
+    Matrix::rows(room, columns)
+}
+
+fn widen_row<N: Number>(row: &[N], room: &mut [N::Sum]) {
+    vectorised(
+        #[inline(always)]
+        || {
+            for (wide, number) in room.iter_mut().zip(row) {
+                *wide = number.widen();
+            }
+        },
+    );
+}
 
 /// `bf16` is the upper half of an `f32`. The crate's own function, which makes a NaN quiet, is no vector instruction.
 #[inline(always)]

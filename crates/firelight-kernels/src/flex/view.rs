@@ -1,6 +1,6 @@
 //! Tensors of four dimensions read and written where they lie.
 
-use super::{Matrix, MatrixMut, Real};
+use super::{Matrix, MatrixMut, Number, Real};
 use burn::backend::flex::{FlexTensor, Layout};
 use burn::tensor::Shape;
 use std::marker::PhantomData;
@@ -14,7 +14,7 @@ pub(crate) struct View<'a, T> {
     strides: [isize; 4],
 }
 
-impl<'a, T: Real> View<'a, T> {
+impl<'a, T: Number> View<'a, T> {
     /// The tensor must be [`readable`].
     pub(crate) fn new(tensor: &'a FlexTensor) -> Self {
         let (shape, strides) = shape_and_strides(tensor);
@@ -41,6 +41,17 @@ impl<'a, T: Real> View<'a, T> {
 pub(crate) fn readable(tensor: &FlexTensor) -> FlexTensor {
     let (shape, strides) = shape_and_strides(tensor);
     if strides[3] == 1 || shape[3] == 1 { tensor.clone() } else { tensor.to_contiguous() }
+}
+
+/// Where a row of a tensor of any dimensions begins, counted in row-major order.
+pub(crate) fn start_of_row(layout: &Layout, mut row: usize) -> usize {
+    let (shape, strides) = (layout.shape(), layout.strides());
+    let mut start = layout.start_offset() as isize;
+    for d in (0..shape.num_dims() - 1).rev() {
+        start += (row % shape[d]) as isize * strides[d];
+        row /= shape[d];
+    }
+    start as usize
 }
 
 fn shape_and_strides(tensor: &FlexTensor) -> ([usize; 4], [isize; 4]) {

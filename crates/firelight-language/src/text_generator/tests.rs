@@ -138,6 +138,36 @@ fn a_model_comes_back_from_its_folder_and_lacks_nothing_that_changes_a_text() {
 }
 
 #[test]
+fn a_cache_of_a_type_writes_each_text_as_it_does_alone_and_without_guesses() {
+    let options = GenerationOptions::new(9).greedy();
+    for cache_type in [CacheType::F32, CacheType::Q8_0] {
+        let typed = || generator().with_cache_type(cache_type).unwrap();
+        let alone = |prompt: &str| typed().generate(prompt, &options).unwrap();
+        let prompts = ["ab", "abc", "abcabc"];
+        let found = typed().generate_each(&prompts, &options);
+        assert_eq!(found.into_iter().map(Result::unwrap).collect::<Vec<_>>(), prompts.map(alone));
+        let guessing = typed().with_lookup(firelight_generation::PromptLookup::default());
+        assert_eq!(guessing.generate("abcabc", &options).unwrap(), alone("abcabc"));
+        assert_eq!(alone("abc").ids.len(), 9);
+    }
+    let plain = generator().generate("abc", &options).unwrap();
+    assert_eq!(generator().with_cache_type(CacheType::F32).unwrap().generate("abc", &options).unwrap(), plain);
+}
+
+#[test]
+fn a_cache_is_compressed_or_has_a_type() {
+    let compression = Compression { recent: 3, rate: 2 };
+    let refused = [
+        generator().with_compression(compression).unwrap().with_cache_type(CacheType::Q8_0),
+        generator().with_cache_type(CacheType::Q8_0).unwrap().with_compression(compression),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert!(error.is_user_error() && error.to_string().contains("leave out the one or the other"), "{error}");
+    }
+}
+
+#[test]
 fn a_compressed_past_writes_each_text_as_it_does_alone_and_without_guesses() {
     let compressed = || generator().with_compression(Compression { recent: 3, rate: 2 }).unwrap();
     let options = GenerationOptions::new(9).greedy();

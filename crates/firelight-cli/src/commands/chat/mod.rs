@@ -13,6 +13,7 @@ use firelight::generation::GenerationOptions;
 use firelight::language::ChatSession;
 use firelight::storage::InputError;
 
+use super::cache_type::KvCache;
 use super::precision::ComputeIn;
 use super::sampling::Sampling;
 use super::trained_model::TrainedModel;
@@ -51,6 +52,8 @@ pub(crate) struct Chat {
     #[arg(long, value_name = "N", default_value_t = 512)]
     max_new_tokens: usize,
     #[command(flatten)]
+    kv_cache: KvCache,
+    #[command(flatten)]
     sampling: Sampling,
     /// Seed of the draws: the same seed gives the same answers to the same messages
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -62,7 +65,7 @@ impl Chat {
         self.options(&self.sampling)?; // before anything is read
         self.model.is_for("chat")?;
         let template = self.template()?;
-        let generator = self.compute.load(&self.model)?;
+        let generator = self.kv_cache.apply(self.compute.load(&self.model)?)?;
         let template = match &self.template {
             Some(_) => with_tokens(template, generator.tokenizer()),
             None => template,

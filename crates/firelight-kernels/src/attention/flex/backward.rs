@@ -20,7 +20,7 @@ pub(super) fn backward<T: Real>(
     with_bias: bool,
 ) -> ([FlexTensor; 3], Option<FlexTensor>) {
     let tensors = Tensors::new(inputs);
-    let problem = Problem::<T>::new(inputs, &tensors);
+    let problem = Problem::<T, T>::new(inputs, &tensors);
     let [output, statistics] = outputs;
     let grad = readable(&grad);
     let results = [&inputs.query, &inputs.key, &inputs.value].map(Gradient::<T>::new);
@@ -158,7 +158,8 @@ impl<T: Real> Pass<'_, T> {
         let size = queries.len() * keys.len();
         let (weights, gradients) = (&mut weights[..size], &mut gradients[..size]);
         let mut slopes = slopes.as_mut().map(|slopes| &mut slopes[..size]);
-        problem.scores([batch, head], queries, tile, weights, slopes.as_deref_mut());
+        let key = problem.key.matrix(batch, group, keys);
+        problem.scores([batch, head], queries, tile, key, weights, slopes.as_deref_mut());
         self.weigh([batch, head], queries, keys, weights);
         let grad = self.grad.matrix(batch, head, queries);
         let value = problem.value.matrix(batch, group, keys).transposed();
@@ -205,7 +206,7 @@ impl<T: Real> Pass<'_, T> {
             gradients.iter_mut().zip(slopes).for_each(|(gradient, slope)| *gradient *= *slope);
         }
         let gradients = Matrix::rows(gradients, keys.len());
-        product(d_query, true, gradients, problem.key.matrix(batch, group, keys), problem.scale, false);
+        product(d_query, true, gradients, key, problem.scale, false);
         let query = problem.query.matrix(batch, head, queries);
         product(d_key, true, gradients.transposed(), query, problem.scale, false);
     }

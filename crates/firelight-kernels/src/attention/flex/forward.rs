@@ -3,15 +3,16 @@
 use super::problem::{Problem, Tensors};
 use super::{Inputs, PARALLEL, QUERIES};
 use crate::flex::view::{Rows, into_tensor, is_by_token};
-use crate::flex::{Matrix, MatrixMut, Real, filled, maximum, product, sum, vectorised};
+use crate::flex::{Matrix, MatrixMut, Number, Real, filled, maximum, product, sum, vectorised};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use rayon::prelude::*;
 use std::ops::Range;
 
-pub(super) fn forward<T: Real>(inputs: &Inputs<Flex>) -> [FlexTensor; 2] {
+/// Keys and values of type `S` become numbers of type `T` tile by tile.
+pub(super) fn forward<T: Real, S: Number<Sum = T>>(inputs: &Inputs<Flex>) -> [FlexTensor; 2] {
     let tensors = Tensors::new(inputs);
-    let problem = Problem::<T>::new(inputs, &tensors);
+    let problem = Problem::<T, S>::new(inputs, &tensors);
     let [batch, heads, queries] = problem.queries();
     let (shape, by_token) = ([batch, heads, queries, problem.value.shape[3]], is_by_token(&inputs.query));
     let mut statistics = Vec::new();
@@ -25,7 +26,7 @@ pub(super) fn forward<T: Real>(inputs: &Inputs<Flex>) -> [FlexTensor; 2] {
     [into_tensor(output, shape, by_token), into_tensor(statistics, [batch, heads, queries, 2], false)]
 }
 
-fn all_tiles<T: Real>(problem: &Problem<'_, T>, output: &Rows<'_, T>, statistics: &Rows<'_, T>) {
+fn all_tiles<T: Real, S: Number<Sum = T>>(problem: &Problem<'_, T, S>, output: &Rows<'_, T>, statistics: &Rows<'_, T>) {
     let [batch, heads, _] = problem.queries();
     let heads = (0..batch).flat_map(|batch| (0..heads).map(move |head| [batch, head]));
     let tasks: Vec<_> = heads.flat_map(|head| problem.query_tiles().map(move |queries| (head, queries))).collect();
@@ -46,37 +47,49 @@ struct Scratch<T> {
     scores: Vec<T>,
     factors: Vec<T>,
     means: Vec<T>,
+    /// For a tile of keys or values that are stored as another type.
+    room: Vec<T>,
     largest: [T; QUERIES],
     sums: [T; QUERIES],
     width: usize,
 }
 
 impl<T: Real> Scratch<T> {
-    fn new(problem: &Problem<'_, T>) -> Self {
+    fn new<S: Number<Sum = T>>(problem: &Problem<'_, T, S>) -> Self {
         let ([queries, keys], width) = (problem.tile(), problem.value.shape[3]);
-        let [scores, factors, means] = [queries * keys, keys, queries * width].map(|length| vec![T::ZERO; length]);
-        Self { scores, factors, means, largest: [T::ZERO; QUERIES], sums: [T::ZERO; QUERIES], width }
+        let room = if S::IS_SUM { 0 } else { keys * width.max(problem.key.shape[3]) };
+        let [scores, factors, means, room] =
+            [queries * keys, keys, queries * width, room].map(|length| vec![T::ZERO; length]);
+        Self { scores, factors, means, room, largest: [T::ZERO; QUERIES], sums: [T::ZERO; QUERIES], width }
     }
 
-    fn attend(&mut self, problem: &Problem<'_, T>, [batch, head]: [usize; 2], queries: &Range<usize>) {
+    fn attend<S: Number<Sum = T>>(
+        &mut self,
+        problem: &Problem<'_, T, S>,
+        [batch, head]: [usize; 2],
+        queries: &Range<usize>,
+    ) {
+        let group = problem.group(head);
         self.largest.fill(problem.sink(head));
         self.sums.fill(T::ONE); // The exponential of the sink; the first score is infinitely larger than none.
         self.means.fill(T::ZERO);
         for tile in problem.key_tiles(batch, head, queries) {
             let keys = &tile.keys;
             let scores = &mut self.scores[..queries.len() * keys.len()];
-            problem.scores([batch, head], queries, tile, scores, None);
+            let key = S::in_sums(problem.key.matrix(batch, group, keys), &mut self.room);
+            problem.scores([batch, head], queries, tile, key, scores, None);
             self.update(problem, [batch, head], queries, keys);
+            let value = S::in_sums(problem.value.matrix(batch, group, keys), &mut self.room);
             let weights = Matrix::rows(&self.scores[..queries.len() * keys.len()], keys.len());
             let means = MatrixMut::rows(&mut self.means[..queries.len() * self.width], self.width);
-            product(means, true, weights, problem.value.matrix(batch, problem.group(head), keys), T::ONE, false);
+            product(means, true, weights, value, T::ONE, false);
         }
     }
 
     /// Scores become exponentials relative to the largest so far; what was summed before is made relative to it too.
-    fn update(
+    fn update<S: Number<Sum = T>>(
         &mut self,
-        problem: &Problem<'_, T>,
+        problem: &Problem<'_, T, S>,
         [batch, head]: [usize; 2],
         queries: &Range<usize>,
         keys: &Range<usize>,

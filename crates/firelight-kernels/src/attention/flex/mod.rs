@@ -4,7 +4,8 @@
 //! Source: Dao 2023, FlashAttention-2, algorithms 1 and 2 (<https://arxiv.org/abs/2307.08691>). Differs in what is kept
 //! of a row: its largest score and the sum relative to it instead of one logarithm, which would round where scores are
 //! large. Keys that a rule hides from all queries of a tile are
-//! not visited, nor are tiles in which padding or given pairs hide everything.
+//! not visited, nor are tiles in which padding or given pairs hide everything. Keys and values of `bf16` beside queries of `f32` are widened
+//! tile by tile, so that a cache of them is read once and never copied as a whole.
 
 mod backward;
 mod forward;
@@ -15,6 +16,7 @@ use crate::flex::with_real;
 use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
+use burn::tensor::{DType, bf16};
 
 /// Queries of a tile at most.
 const QUERIES: usize = 256;
@@ -53,7 +55,11 @@ impl AttentionExtension for Flex {
 impl AttentionKernel for Flex {
     fn forward(inputs: &Inputs<Self>) -> [FlexTensor; 2] {
         use forward::forward;
-        with_real!(inputs.query, forward(inputs))
+        match (inputs.query.dtype(), inputs.key.dtype()) {
+            (DType::F64, _) => forward::<f64, f64>(inputs),
+            (_, DType::BF16) => forward::<f32, bf16>(inputs),
+            _ => forward::<f32, f32>(inputs),
+        }
     }
 
     fn backward(

@@ -4,7 +4,7 @@ use super::super::tiles::Tiles;
 use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
-use crate::flex::{MatrixMut, Real, contiguous, product, values, vectorised};
+use crate::flex::{Matrix, MatrixMut, Number, Real, contiguous, product, values, vectorised};
 use crate::rule::Tile;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
@@ -24,10 +24,11 @@ impl Tensors {
     }
 }
 
-pub(super) struct Problem<'a, T> {
+/// Keys and values may be stored as numbers of another type than is computed in.
+pub(super) struct Problem<'a, T, S = T> {
     pub(super) query: View<'a, T>,
-    pub(super) key: View<'a, T>,
-    pub(super) value: View<'a, T>,
+    pub(super) key: View<'a, S>,
+    pub(super) value: View<'a, S>,
     bias: Option<Broadcast<'a, T>>,
     pub(super) by_distance: bool,
     sinks: Option<Vec<T>>,
@@ -49,7 +50,7 @@ pub(super) struct KeyTile {
     is_full: bool,
 }
 
-impl<'a, T: Real> Problem<'a, T> {
+impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
     pub(super) fn new(inputs: &'a Inputs<Flex>, tensors: &'a Tensors) -> Self {
         let settings = &inputs.settings;
         let (query, key) = (View::new(&tensors.query), View::new(&tensors.key));
@@ -112,7 +113,7 @@ impl<'a, T: Real> Problem<'a, T> {
         self.queries().iter().product::<usize>() * self.keys() * self.query.shape[3]
     }
 
-    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<T> {
+    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<T, S> {
         tiles_of(self.query.shape[2], self.queries_of_tile)
     }
 
@@ -127,7 +128,7 @@ impl<'a, T: Real> Problem<'a, T> {
         batch: usize,
         head: usize,
         queries: &Range<usize>,
-    ) -> impl Iterator<Item = &KeyTile> + use<'_, 'a, T> {
+    ) -> impl Iterator<Item = &KeyTile> + use<'_, 'a, T, S> {
         let queries = queries.clone();
         let tile = self.rule.row(batch) * self.query_tiles().count() + queries.start / self.queries_of_tile;
         self.tiles[tile].iter().filter(move |tile| !self.is_hidden(batch, head, &queries, &tile.keys))
@@ -143,20 +144,20 @@ impl<'a, T: Real> Problem<'a, T> {
         [&self.padding, &self.hidden].into_iter().flatten().any(|mask| rows(mask).all(|query| all_hidden(mask, query)))
     }
 
-    /// A tile of scores: scaled, capped, biased, minus infinity where a key is hidden. The slopes of the cap go to
+    /// A tile of scores of the keys `key`: scaled, capped, biased, minus infinity where a key is hidden. The slopes of the cap go to
     /// `slopes` where the backward pass needs them.
     pub(super) fn scores(
         &self,
         [batch, head]: [usize; 2],
         queries: &Range<usize>,
         tile: &KeyTile,
+        key: Matrix<'_, T>,
         scores: &mut [T],
         slopes: Option<&mut [T]>,
     ) {
         let keys = &tile.keys;
         let query = self.query.matrix(batch, head, queries);
-        let key = self.key.matrix(batch, self.group(head), keys).transposed();
-        product(MatrixMut::rows(scores, keys.len()), false, query, key, self.scale, false);
+        product(MatrixMut::rows(scores, keys.len()), false, query, key.transposed(), self.scale, false);
         if let Some(cap) = self.soft_cap {
             vectorised(
                 #[inline(always)]
