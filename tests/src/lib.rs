@@ -37,6 +37,11 @@ pub struct OwnAttention;
 #[doc = include_str!("../../docs/how-to/layers.md")]
 pub struct Layers;
 
+/// What a model reads.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/inspect.md")]
+pub struct Inspection;
+
 /// Masks.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/mask.md")]

@@ -64,6 +64,16 @@ impl Embedder {
         Self { model, vocabulary, prompts, prompt, long_text, part_pooling }
     }
 
+    /// The encoder.
+    pub fn encoder(&self) -> &TextEncoder {
+        &self.model.encoder
+    }
+
+    /// The tokenizer.
+    pub fn vocabulary(&self) -> &TextVocabulary {
+        &self.vocabulary
+    }
+
     /// Sets how texts are read that are longer than the model reads.
     ///
     /// # Errors

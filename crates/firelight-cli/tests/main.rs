@@ -2,6 +2,7 @@
 //! mistake there is.
 
 mod answering;
+mod attention;
 mod average;
 mod bench;
 mod browser;

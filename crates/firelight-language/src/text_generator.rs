@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::{Device, FloatDType};
-use firelight_core::{CacheType, Compression, Importance};
+use firelight_core::{CacheType, Compression, ConfigError, Importance};
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
@@ -245,9 +245,17 @@ impl TextGenerator {
         frame.map_or_else(Vec::new, |frame| frame.front().to_vec())
     }
 
-    /// Encodes a prompt, with the tokens in front.
+    /// The ids of a prompt as the model reads it, with the tokens in front that a published model asks for.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::encode`].
+    pub fn encode(&self, prompt: &str) -> Result<Vec<u32>, TaskError> {
+        Ok([self.front(), self.tokenizer.encode(prompt)?].concat())
+    }
+
+    /// Encodes a prompt, and begins the stream that decodes what follows it.
     fn read(&self, prompt: &str) -> Result<ReadPrompt, TaskError> {
-        let prompt = [self.front(), self.tokenizer.encode(prompt)?].concat();
+        let prompt = self.encode(prompt)?;
         let text = self.tokenizer.stream_after(&prompt);
         Ok((vec![prompt], text))
     }

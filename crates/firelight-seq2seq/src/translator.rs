@@ -101,6 +101,14 @@ impl Translator {
         &self.vocabulary
     }
 
+    /// The ids of a line as the encoder reads it, with the end token; none for an empty line.
+    ///
+    /// # Errors
+    /// If the line is too long, or has a character that the tokenizer does not know.
+    pub fn encode(&self, line: &str) -> Result<Vec<u32>, TaskError> {
+        self.source(1, line, false)
+    }
+
     /// The best translation of every line, by five beams; where tokens are guessed, by one.
     ///
     /// # Errors

@@ -62,6 +62,16 @@ impl ImageEmbedder {
         Ok(Self { model: ImageEncoder { vit, pooler: None }, processor: config.processor() })
     }
 
+    /// The model.
+    pub fn model(&self) -> &ImageEncoder {
+        &self.model
+    }
+
+    /// What stands between image files and the model.
+    pub fn processor(&self) -> &ImageProcessor {
+        &self.processor
+    }
+
     /// A vector of length 1 for every image, brought to the size and the channels of the model, as many and in the same order.
     ///
     /// # Errors

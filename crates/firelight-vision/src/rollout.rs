@@ -8,7 +8,7 @@
 use burn::tensor::{Device, Tensor};
 use firelight_core::{Pass, Trace};
 use firelight_data::Image;
-use firelight_storage::TaskError;
+use firelight_storage::{InputError, TaskError};
 
 use crate::inference::ImageClassifier;
 
@@ -37,18 +37,9 @@ impl ImageClassifier {
     pub fn rollout(&self, image: &Image) -> Result<Rollout, TaskError> {
         let mut trace = Trace::default();
         self.model().logits(self.read(std::slice::from_ref(image)), &mut Pass::default().with_trace(&mut trace));
-        let weights = trace.layers.iter().filter_map(|layer| layer.attention.clone());
-        let layers: Vec<Tensor<2>> = weights.map(|weights| weights.mean_dim(1).squeeze_dims::<2>(&[0, 1])).collect(); // [T, T]
-        let flow = rolled(&layers, &self.model().device()).try_into_vec_as::<f64>();
-        let flow = flow.map_err(TaskError::device("the attention of an image"))?;
-        TaskError::require_finite(flow.iter().all(|share| share.is_finite()))?;
         let vit = &self.config().vit;
         let grid = self.config().processor().shape().size().map(|side| side / vit.patch_size);
-        let first = vit.pooling.tokens();
-        let tokens = first + grid[0] * grid[1];
-        let rows = if first > 0 { first } else { tokens };
-        let share = |patch: usize| (0..rows).map(|row| flow[row * tokens + patch]).sum::<f64>() / rows as f64;
-        Ok(Rollout { grid, shares: (first..tokens).map(share).collect() })
+        Rollout::of(&trace, grid, vit.pooling.tokens())
     }
 }
 
@@ -60,6 +51,29 @@ fn rolled(layers: &[Tensor<2>], device: &Device) -> Tensor<2> {
 }
 
 impl Rollout {
+    /// Follows the attention in the trace of one image, of so many rows and columns of patches behind the `first` trained tokens.
+    ///
+    /// # Errors
+    /// If no layer has weights, the device fails, or the weights are damaged.
+    ///
+    /// # Panics
+    /// If a layer has other than `first` tokens and one for each patch.
+    pub fn of(trace: &Trace, grid: [usize; 2], first: usize) -> Result<Self, TaskError> {
+        let weights = trace.layers.iter().filter_map(|layer| layer.attention.clone());
+        let layers: Vec<Tensor<2>> = weights.map(|weights| weights.mean_dim(1).squeeze_dims::<2>(&[0, 1])).collect(); // [T, T]
+        let Some(device) = layers.first().map(Tensor::device) else {
+            return Err(InputError::new("no layer of the model has weights of attention").into());
+        };
+        let flow = rolled(&layers, &device).try_into_vec_as::<f64>();
+        let flow = flow.map_err(TaskError::device("the attention of an image"))?;
+        TaskError::require_finite(flow.iter().all(|share| share.is_finite()))?;
+        let tokens = first + grid[0] * grid[1];
+        assert_eq!(flow.len(), tokens * tokens, "one token for each of {grid:?} patches behind {first}");
+        let rows = if first > 0 { first } else { tokens };
+        let share = |patch: usize| (0..rows).map(|row| flow[row * tokens + patch]).sum::<f64>() / rows as f64;
+        Ok(Self { grid, shares: (first..tokens).map(share).collect() })
+    }
+
     /// The image in colour, dark where little of the answer came from and reddish where most did; of its own size.
     pub fn overlay(&self, image: &Image) -> Image {
         image.highlighted(self.grid, &self.shares)

@@ -21,14 +21,15 @@
 //! | [`seq2seq`] | encoder-decoders: train, evaluate, translate |
 //! | `vision` | vision transformers: train, evaluate, classify (feature `images`) |
 //! | [`generation`] | decoding for every autoregressive model |
+//! | `inspect` | attention maps of any model, as pages, pictures and text (feature `inspect`) |
 //! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
 //! | [`storage`] | what lies on disk: run folders, weights, atomic writes |
 //! | [`device`] | which backend and which device the tensors live on |
 //!
 //! # Features
 //!
-//! A backend each (`flex`, `wgpu`, `cuda`, ...), and four for what is on by default and may be left out of a program that only answers:
-//! `train`, `images` (with `vision` and captions), `csv` and `parquet`.
+//! A backend each (`flex`, `wgpu`, `cuda`, ...), and five for what is on by default and may be left out of a program that only answers:
+//! `train`, `images` (with `vision` and captions), `inspect`, `csv` and `parquet`.
 //!
 //! # A stack in a program of your own
 //!
@@ -78,6 +79,8 @@ pub use firelight_classification as classification;
 pub use firelight_core as nn;
 pub use firelight_data as data;
 pub use firelight_generation as generation;
+#[cfg(feature = "inspect")]
+pub use firelight_inspect as inspect;
 pub use firelight_kernels as kernels;
 pub use firelight_language as language;
 #[cfg(feature = "pretrained")]

@@ -1,5 +1,6 @@
 //! The commands, one file each: an argument type with a `run` method that calls the library and prints.
 
+mod attention;
 mod average;
 mod bench;
 mod cache_type;

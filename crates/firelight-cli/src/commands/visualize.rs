@@ -1,4 +1,4 @@
-//! `firelight visualize`: pictures of what a recipe asks for.
+//! `firelight visualize`: pictures of what a recipe asks for, and of what a model does.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +8,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::storage::write_atomic;
 use firelight::training::{AnyRecipe, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe};
 
+use super::attention::Attention;
 use super::recipes;
 use super::train::parse_override;
 use crate::failure::Mistake;
@@ -21,7 +22,7 @@ Examples:
 /// The recipe that is drawn when none is named.
 const DEFAULT: &str = "stories";
 
-/// Draw what a recipe asks for
+/// Draw the schedule of a recipe, or the attention of a model
 #[derive(clap::Args)]
 pub(crate) struct Visualize {
     #[command(subcommand)]
@@ -32,6 +33,7 @@ pub(crate) struct Visualize {
 #[derive(Subcommand)]
 enum Subject {
     Schedule(Schedule),
+    Attention(Box<Attention>),
 }
 
 /// Draw the learning rate by step
@@ -58,6 +60,7 @@ impl Visualize {
     pub(crate) fn run(self) -> Result<()> {
         match self.subject {
             Subject::Schedule(schedule) => schedule.run(),
+            Subject::Attention(attention) => attention.run(),
         }
     }
 }

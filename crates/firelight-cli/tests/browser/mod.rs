@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use crate::support::{Model, firelight, model, output_if_installed, train};
 
 /// Opens a page in headless Chromium, to do with it what `wish` says; none where there is no Chromium.
-fn open(page: &Path, wish: &[&str]) -> Option<Output> {
+pub(super) fn open(page: &Path, wish: &[&str]) -> Option<Output> {
     let home = Model::scratch();
     let profile = format!("--user-data-dir={}", home.path().display());
     let flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"];

@@ -117,9 +117,24 @@ impl Image {
     /// # Panics
     /// Panics if the image has other than 1 or 3 channels.
     pub fn write_png(&self, path: impl AsRef<Path>) -> Result<(), ImageError> {
+        Ok(write_atomic(path, self.to_png())?)
+    }
+
+    /// The bytes of a PNG file.
+    ///
+    /// ```
+    /// use firelight_data::{Image, ImageShape};
+    ///
+    /// let grey = Image::new(ImageShape::new(1, [1, 2]), vec![0, 255]);
+    /// assert!(grey.to_png().starts_with(b"\x89PNG"));
+    /// ```
+    ///
+    /// # Panics
+    /// Panics if the image has other than 1 or 3 channels.
+    pub fn to_png(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.encode(&mut bytes, ImageFormat::Png);
-        Ok(write_atomic(path, bytes)?)
+        bytes
     }
 
     fn encode(&self, bytes: &mut Vec<u8>, format: ImageFormat) {

@@ -86,7 +86,11 @@ impl Image {
         &self.pixels
     }
 
-    pub(crate) fn at(&self, channel: usize, row: usize, column: usize) -> u8 {
+    /// The pixel of a channel at a place.
+    ///
+    /// # Panics
+    /// Panics if it lies outside.
+    pub fn at(&self, channel: usize, row: usize, column: usize) -> u8 {
         self.pixels[(channel * self.shape.height + row) * self.shape.width + column]
     }
 

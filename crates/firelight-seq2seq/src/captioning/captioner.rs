@@ -151,7 +151,7 @@ impl Captioner {
     }
 
     /// Images as the model reads them, `[B, C, H, W]`.
-    fn read(&self, images: &[Image]) -> Tensor<4> {
+    pub fn read(&self, images: &[Image]) -> Tensor<4> {
         let (resizing, normalization) = (Resizing::default(), self.config.normalization.clone());
         let processor = ImageProcessor { resizing, normalization, model: self.shape() };
         processor.tensor(images, &self.model.embedding.weight.device())

@@ -1,0 +1,89 @@
+//! The models that can be asked for their attention, one file each, and which one a run folder holds.
+
+mod captioner;
+mod encoder;
+mod image_encoder;
+mod language;
+mod translator;
+
+use std::path::Path;
+
+use burn::tensor::{Device, Tensor};
+use firelight_classification::Embedder;
+use firelight_core::Trace;
+use firelight_language::TextGenerator;
+use firelight_seq2seq::{CAPTIONING_TASK, Captioner, Translator};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
+use firelight_vision::{IMAGE_ENCODER_TASK, ImageEmbedder};
+
+use crate::asked::Asked;
+use crate::maps::AttentionMaps;
+
+/// A model, with all that it needs to read a text or an image, which can be asked for its attention.
+///
+/// ```
+/// use firelight_inspect::{Asked, Attends, AttentionKind, AttentionMaps, Map};
+/// use firelight_storage::TaskError;
+///
+/// /// Reads every token alike.
+/// struct Mean;
+///
+/// impl Attends for Mean {
+///     fn attention(&self, asked: &Asked) -> Result<Vec<AttentionMaps>, TaskError> {
+///         let words: Vec<String> = asked.text.iter().flat_map(|text| text.split(' ')).map(String::from).collect();
+///         let count = words.len();
+///         let map = Map::new(0, 0, [count; 2], vec![1.0 / count as f32; count * count]);
+///         Ok(vec![AttentionMaps::new(AttentionKind::SelfAttention, words.clone(), words, vec![vec![map]])])
+///     }
+/// }
+///
+/// let maps = Mean.attention(&Asked::about("a few words"))?;
+/// assert_eq!(maps[0].layers[0][0].shape(), [3, 3]);
+/// # Ok::<(), TaskError>(())
+/// ```
+pub trait Attends {
+    /// The maps of each of its stacks, in the order in which they compute.
+    ///
+    /// # Errors
+    /// If it does not read what is given, cannot read all of it, or the device fails.
+    fn attention(&self, asked: &Asked) -> Result<Vec<AttentionMaps>, TaskError>;
+}
+
+/// Loads the model of a run folder, whatever its task.
+///
+/// # Errors
+/// If the folder is of a task whose models cannot be asked, there is no such checkpoint, or one of its files is missing or damaged.
+pub fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Box<dyn Attends>, TaskError> {
+    let task = ModelFolder::open(folder)?.task().unwrap_or_default();
+    let model: Box<dyn Attends> = match task.as_str() {
+        firelight_language::TASK => Box::new(TextGenerator::load_from(folder, checkpoint, device)?),
+        firelight_seq2seq::TASK => Box::new(Translator::load_from(folder, checkpoint, device)?),
+        CAPTIONING_TASK => Box::new(Captioner::load_from(folder, checkpoint, device)?),
+        firelight_vision::TASK | IMAGE_ENCODER_TASK => Box::new(ImageEmbedder::load_from(folder, checkpoint, device)?),
+        name if ENCODERS.contains(&name) => Box::new(Embedder::load_from(folder, checkpoint, device)?),
+        other => {
+            let problem = format!("is of the task \"{}\", whose attention cannot be shown", shortened(other));
+            return Err(InputError::in_file(folder, problem).advise("give a model of texts or of images").into());
+        }
+    };
+    Ok(model)
+}
+
+/// The tasks of text encoders, of any head.
+const ENCODERS: [&str; 5] = [
+    firelight_classification::TASK,
+    firelight_classification::TEXT_ENCODER_TASK,
+    firelight_classification::TOKEN_CLASSIFICATION_TASK,
+    firelight_classification::QUESTION_ANSWERING_TASK,
+    firelight_classification::MASKED_LANGUAGE_TASK,
+];
+
+/// The weights of the self-attention of each layer.
+fn within(trace: &Trace) -> impl Iterator<Item = Option<Tensor<4>>> {
+    trace.layers.iter().map(|layer| layer.attention.clone())
+}
+
+/// The weights of the cross-attention of each layer.
+fn across(trace: &Trace) -> impl Iterator<Item = Option<Tensor<4>>> {
+    trace.layers.iter().map(|layer| layer.cross_attention.clone())
+}

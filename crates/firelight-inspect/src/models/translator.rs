@@ -1,0 +1,53 @@
+//! Encoder-decoders of texts: the source, the target, and how one reads the other.
+
+use firelight_core::{Pass, SequenceInput, Trace};
+use firelight_data::right_padded;
+use firelight_generation::Autoregressive;
+use firelight_seq2seq::{TranslateOptions, Translator};
+use firelight_storage::TaskError;
+
+use super::{Attends, across, within};
+use crate::asked::{Asked, check_length};
+use crate::labels::token_labels;
+use crate::maps::{AttentionKind, AttentionMaps};
+
+impl Attends for Translator {
+    /// A row of the decoder is a token that it reads, the start token first; the row decides which token comes next.
+    fn attention(&self, asked: &Asked) -> Result<Vec<AttentionMaps>, TaskError> {
+        asked.fits("an encoder-decoder", &["text", "target"])?;
+        let source = self.encode(asked.text())?;
+        check_length("text", source.len(), self.model().max_source_len())?;
+        let target = [vec![self.model().start_token()], target(self, asked)?].concat();
+        check_length("target, with the start token,", target.len(), self.model().max_target_len())?;
+        maps(self, &source, &target)
+    }
+}
+
+/// The ids of the target that was given, or of the greedy output.
+fn target(translator: &Translator, asked: &Asked) -> Result<Vec<u32>, TaskError> {
+    match &asked.target {
+        Some(target) => Ok(translator.vocabulary().target().encode(target)?),
+        None => {
+            let found = translator.translate_with(&[asked.text()], &TranslateOptions::greedy(), |_| ())?;
+            let mut ids = found.into_iter().flatten().next().map_or_else(Vec::new, |best| best.ids);
+            ids.truncate(translator.model().max_target_len().saturating_sub(1)); // The last one is never read.
+            Ok(ids)
+        }
+    }
+}
+
+/// The maps of both stacks and between them.
+fn maps(translator: &Translator, source: &[u32], target: &[u32]) -> Result<Vec<AttentionMaps>, TaskError> {
+    let (model, vocabulary) = (translator.model(), translator.vocabulary());
+    let [sources, targets] = [source, target].map(|ids| right_padded(&[ids], &model.device()).0);
+    let (mut encoder, mut decoder) = (Trace::default(), Trace::default());
+    let read = model.encode(sources, None, &mut Pass::default().with_trace(&mut encoder));
+    model.decode(targets, read, &SequenceInput::default(), &mut Pass::default().with_trace(&mut decoder));
+    let source = || token_labels(vocabulary.source(), source);
+    let target = || token_labels(vocabulary.target(), target);
+    Ok(vec![
+        AttentionMaps::of_weights(AttentionKind::Encoder, source(), source(), within(&encoder))?,
+        AttentionMaps::of_weights(AttentionKind::Decoder, target(), target(), within(&decoder))?,
+        AttentionMaps::of_weights(AttentionKind::Cross, target(), source(), across(&decoder))?,
+    ])
+}
