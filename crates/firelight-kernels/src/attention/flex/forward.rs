@@ -94,7 +94,7 @@ impl<T: Real> Scratch<T> {
         queries: &Range<usize>,
         keys: &Range<usize>,
     ) {
-        let Self { scores, factors, means, largest, sums, width } = self;
+        let Self { scores, factors, means, largest, sums, width, room: _ } = self;
         let factors = &mut factors[..keys.len()];
         vectorised(
             #[inline(always)]
