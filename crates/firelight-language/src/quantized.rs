@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
 use firelight_core::{BlockFormat, Importance, WeightEntry, build_in_blocks, onto_device, quantize_by, weights_of};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, save_weights};
