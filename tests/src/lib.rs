@@ -41,6 +41,10 @@ pub struct Layers;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/inspect.md")]
 pub struct Inspection;
+/// Activations by their paths.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/hooks.md")]
+pub struct Activations;
 
 /// Masks.
 #[cfg(doctest)]

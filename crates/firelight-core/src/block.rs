@@ -336,20 +336,21 @@ impl<M: TokenMixer, F: FeedForwardNetwork> Layer for TransformerBlock<M, F> {
         if self.norm_placement.is_parallel() {
             return self.extend_parallel(stream, context, pass);
         }
-        let frame = (&self.attention_norm, &self.attention_output_norm, &self.attention_scale);
-        let stream = self.residual(stream, frame, |x| self.attention.forward(x, context, pass));
+        let frame = ("attention.output", &self.attention_norm, &self.attention_output_norm, &self.attention_scale);
+        let stream = self.residual(stream, frame, pass, |x, pass| self.attention.forward(x, context, pass));
         let stream = match &self.cross_attention {
             Some(attention) => {
                 let source =
                     context.encoder_output.as_ref().expect("a block with cross-attention needs an encoder's output");
                 let norms = (&self.cross_attention_norm, &self.cross_attention_output_norm);
-                let frame = (norms.0, norms.1, &self.cross_attention_scale);
-                self.residual(stream, frame, |x| attention.forward_cross(x, source, pass))
+                let frame = ("cross_attention.output", norms.0, norms.1, &self.cross_attention_scale);
+                self.residual(stream, frame, pass, |x, pass| attention.forward_cross(x, source, pass))
             }
             None => stream,
         };
-        let frame = (&self.feed_forward_norm, &self.feed_forward_output_norm, &self.feed_forward_scale);
-        self.residual(stream, frame, |x| self.feed_forward.forward(x, context, pass))
+        let norms = (&self.feed_forward_norm, &self.feed_forward_output_norm);
+        let frame = ("feed_forward.output", norms.0, norms.1, &self.feed_forward_scale);
+        self.residual(stream, frame, pass, |x, pass| self.feed_forward.forward(x, context, pass))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
@@ -395,28 +396,58 @@ impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
             Some(norm) => stream.normed(norm),
             None => (stream, x.clone()),
         };
-        let stream = stream + self.join(self.attention.forward(x, context, pass), &self.attention_scale);
-        stream + self.join(self.feed_forward.forward(other, context, pass), &self.feed_forward_scale)
+        let output = self.join(self.attention.forward(x, context, pass), &self.attention_scale);
+        let stream = stream + pass.activation("attention.output", output);
+        let output = self.join(self.feed_forward.forward(other, context, pass), &self.feed_forward_scale);
+        stream + pass.activation("feed_forward.output", output)
     }
 
-    /// Adds one part to the stream, with its norm before or after, or two around it.
+    /// Adds one part to the stream, with its norm before or after, or two around it. Hooks meet what is added by its name.
     fn residual(
         &self,
         stream: ResidualStream,
-        (norm, output_norm, scale): (&Option<Norm>, &Option<Norm>, &Option<LayerScale>),
-        part: impl FnOnce(Tensor<3>) -> Tensor<3>,
+        (name, norm, output_norm, scale): (&str, &Option<Norm>, &Option<Norm>, &Option<LayerScale>),
+        pass: &mut LayerPass,
+        part: impl FnOnce(Tensor<3>, &mut LayerPass) -> Tensor<3>,
     ) -> ResidualStream {
         if self.norm_placement == NormPlacement::Post {
             let (stream, x) = stream.read(&None);
-            return ResidualStream::new((stream + self.join(part(x), scale)).read(norm).1);
+            let output = self.join(part(x, pass), scale);
+            return ResidualStream::new((stream + pass.activation(name, output)).read(norm).1);
         }
         let (stream, x) = stream.read(norm);
-        let output = part(x);
+        let output = part(x, pass);
         let output = match output_norm {
             Some(norm) => norm.forward(output),
             None => output,
         };
-        stream + self.join(output, scale)
+        stream + pass.activation(name, self.join(output, scale))
+    }
+
+    /// Whether the stream behind the block is the sum of what its parts have added to it.
+    pub(crate) fn is_sum(&self) -> bool {
+        self.norm_placement != NormPlacement::Post
+    }
+
+    /// What each head adds to the stream, `[B, H, T, W] -> [B, H, T, D]`, where the mixer has heads: all of what the mixer adds but the
+    /// bias. A norm of its output keeps the scale that it has for all heads together.
+    pub(crate) fn head_outputs(&self, heads: Tensor<4>) -> Option<Tensor<4>> {
+        let output = self.attention.head_output()?;
+        let [batch, n_heads, length, width] = heads.dims();
+        let weight = output.merged_weight().reshape([1, n_heads, width, self.d_model]);
+        let each = heads.clone().matmul(weight); // [B, H, T, D]
+        let each = match &self.attention_output_norm {
+            Some(norm) => {
+                let heads = heads.swap_dims(1, 2).reshape([batch, length, n_heads * width]);
+                norm.share(&output.forward(heads).unsqueeze_dim::<4>(1), each)
+            }
+            None => each,
+        };
+        let each = match &self.attention_scale {
+            Some(scale) => scale.forward(each.reshape([batch * n_heads, length, self.d_model])),
+            None => each.reshape([batch * n_heads, length, self.d_model]),
+        };
+        Some((each * self.residual_scale).reshape([batch, n_heads, length, self.d_model]))
     }
 
     /// What a part's output passes on its way into the stream: its factors, then what is left out in training.

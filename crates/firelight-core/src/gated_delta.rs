@@ -22,6 +22,7 @@ pub use config::GatedDeltaConfig;
 pub use convolution::ShortConvolution;
 pub use state::GatedDeltaState;
 
+use crate::attention::hooked_heads;
 use crate::context::LayerContext;
 use crate::cost::{Cost, FLOAT};
 use crate::error::expect_valid;
@@ -106,8 +107,9 @@ impl TokenMixer for GatedDelta {
             None => &mut of_pass,
         };
         state.extend(x.dims()[1]);
-        let outputs: Vec<_> = Segment::all(x, context).into_iter().map(|segment| self.read(segment, state)).collect();
-        Tensor::cat(outputs, 1)
+        let heads: Vec<_> = Segment::all(x, context).into_iter().map(|segment| self.read(segment, state)).collect();
+        let heads = hooked_heads(Tensor::cat(heads, 1), self.n_value_heads, "attention.heads", pass);
+        self.output.forward(heads)
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
@@ -119,6 +121,10 @@ impl TokenMixer for GatedDelta {
             ("mixer.d_value", self.output_width() / self.n_value_heads),
             ("mixer.convolution", self.convolution.reach() + 1),
         ]))
+    }
+
+    fn head_output(&self) -> Option<&Linear> {
+        Some(&self.output)
     }
 
     /// In chunks of `C` tokens: the products of all pairs in them and the system that they make, and of every token with the state.
@@ -149,7 +155,7 @@ impl TokenMixer for GatedDelta {
 }
 
 impl GatedDelta {
-    /// `[B, T, D] -> [B, T, D]`, from where the state has ended.
+    /// What the heads find, `[B, T, D] -> [B, T, H W]`, from where the state has ended.
     fn read(&self, segment: Segment, state: &mut GatedDeltaState) -> Tensor<3> {
         let rows = Rows::new(self.queries_keys_values(&segment.x), self.convolution.reach(), state, &segment);
         let Segment { x, padding, .. } = segment;
@@ -161,7 +167,7 @@ impl GatedDelta {
         let found = self.norm.forward(found.cast(x.dtype()));
         let [batch, length, heads, width] = found.dims();
         let gate = self.gate.forward(x);
-        self.output.forward(gated(gate, found.reshape([batch, length, heads * width]), Gate::Silu))
+        gated(gate, found.reshape([batch, length, heads * width]), Gate::Silu)
     }
 
     /// `[B, T, D] -> [B, T, G E | G E | H W]`.

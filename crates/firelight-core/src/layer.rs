@@ -13,6 +13,7 @@
 
 use crate::context::LayerContext;
 use crate::cost::Cost;
+use crate::linear::Linear;
 use crate::pass::LayerPass;
 use crate::residual::ResidualStream;
 use crate::state::State;
@@ -67,6 +68,12 @@ pub trait TokenMixer: Module + ModuleDisplay {
     /// nothing of the past.
     fn full_state(&self, capacity: usize) -> Box<dyn State> {
         self.state(&PairRule::Causal, capacity)
+    }
+
+    /// The layer that leads its heads back into the residual stream, where it has heads that stand side by side in its input and pass through
+    /// [`LayerPass::activation`] as `attention.heads`, `[B, H, T, W]`. Default: none.
+    fn head_output(&self) -> Option<&Linear> {
+        None
     }
 
     /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.

@@ -43,7 +43,9 @@ mod error;
 mod feed_forward;
 mod gated_delta;
 mod head;
+mod hooks;
 mod init;
+pub mod inspect;
 pub mod invariants;
 pub mod kind;
 mod layer;
@@ -89,6 +91,7 @@ pub use firelight_kernels::{
 };
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
+pub use hooks::{Ablation, Activations, HookError, Hooks, Places};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;

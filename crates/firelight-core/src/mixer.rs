@@ -10,6 +10,7 @@ use crate::error::ConfigError;
 use crate::gated_delta::{GatedDelta, GatedDeltaConfig};
 use crate::init::ParamBuilder;
 use crate::layer::TokenMixer;
+use crate::linear::Linear;
 use crate::pass::LayerPass;
 use crate::state::State;
 use burn::module::Module;
@@ -127,6 +128,10 @@ impl TokenMixer for Mixer {
 
     fn full_state(&self, capacity: usize) -> Box<dyn State> {
         with!(self, mixer => mixer.full_state(capacity))
+    }
+
+    fn head_output(&self) -> Option<&Linear> {
+        with!(self, mixer => mixer.head_output())
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {

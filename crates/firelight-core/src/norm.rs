@@ -139,6 +139,31 @@ impl Norm {
             }
         }
     }
+
+    /// What the norm of `whole` makes of `part`: the scale is that of `whole`, so that the shares of parts that sum to `whole` sum to
+    /// [`forward`](Self::forward) of it, but for its [`offset`](Self::offset). `part` and `whole` may be broadcast.
+    ///
+    /// # Shapes
+    /// - `whole` and `part`: `[..., D]`; output: as `part`
+    pub fn share<const R: usize>(&self, whole: &Tensor<R>, part: Tensor<R>) -> Tensor<R> {
+        let centred = |x: Tensor<R>| x.clone() - x.mean_dim(R - 1);
+        let scaled = |part: Tensor<R>, whole: Tensor<R>, epsilon: f64, gamma: &Param<Tensor<1>>| {
+            part / (whole.square().mean_dim(R - 1) + epsilon).sqrt() * gamma.val().unsqueeze::<R>()
+        };
+        match self {
+            Self::Layer(norm) => scaled(centred(part), centred(whole.clone()), norm.epsilon, &norm.gamma),
+            Self::Rms(norm) => scaled(part, whole.clone(), norm.epsilon, &norm.gamma),
+            Self::None(_) => part,
+        }
+    }
+
+    /// What it adds to every row, `[D]`, where it adds anything.
+    pub fn offset(&self) -> Option<Tensor<1>> {
+        match self {
+            Self::Layer(norm) => norm.beta.as_ref().map(Param::val),
+            Self::Rms(_) | Self::None(_) => None,
+        }
+    }
 }
 
 /// No normalisation: the identity.
@@ -184,6 +209,27 @@ impl RmsNorm {
 mod tests {
     use super::*;
     use firelight_kernels::{assert_close, assert_same_bits};
+
+    #[test]
+    fn shares_of_parts_sum_to_the_norm_of_the_sum() {
+        let device = Device::default();
+        let part = |numbers: [f32; 3]| Tensor::<2>::from_floats([numbers], &device);
+        let parts = [part([1.0, -2.0, 0.5]), part([0.3, 4.0, -1.0])];
+        let whole = parts[0].clone() + parts[1].clone();
+        for config in [NormConfig::layer(), NormConfig::rms(), NormConfig::None] {
+            let mut norm = config.init(3, &device);
+            if let Norm::Layer(layer) = &mut norm {
+                layer.beta = Some(Param::from_tensor(Tensor::from_floats([0.1, -0.2, 0.3], &device)));
+            }
+            let [first, second] = parts.clone().map(|part| norm.share(&whole, part));
+            let sum = first + second;
+            let sum = match norm.offset() {
+                Some(offset) => sum + offset.unsqueeze::<2>(),
+                None => sum,
+            };
+            assert_close(&sum, &norm.forward(whole.clone()), 1e-5);
+        }
+    }
 
     #[test]
     fn no_norm_is_the_identity_without_parameters() {

@@ -1,7 +1,9 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
+use crate::attention::WeightsTap;
 use crate::cache::{Cache, LayerCache};
 use crate::context::CrossKeyValues;
+use crate::hooks::{Hooks, LayerHooks};
 use crate::precision::Precision;
 use crate::residual::ResidualStream;
 use crate::state::{Compression, State};
@@ -95,6 +97,7 @@ impl AuxiliaryLosses {
 pub struct Pass<'a> {
     cache: Option<&'a mut Cache>,
     trace: Option<&'a mut Trace>,
+    hooks: Option<&'a mut Hooks>,
     losses: Option<&'a mut AuxiliaryLosses>,
     recomputes: bool,
     precision: Precision,
@@ -109,6 +112,12 @@ impl<'a> Pass<'a> {
     /// Keeps the attention weights of every layer, and the residual stream between them, in `trace`.
     pub fn with_trace(mut self, trace: &'a mut Trace) -> Self {
         self.trace = Some(trace);
+        self
+    }
+
+    /// Passes the activations that `hooks` name through them. Call [`Hooks::finish`] behind the pass.
+    pub fn with_hooks(mut self, hooks: &'a mut Hooks) -> Self {
+        self.hooks = Some(hooks);
         self
     }
 
@@ -202,10 +211,10 @@ impl<'a> Pass<'a> {
     /// Whether blocks are computed again in the backward pass.
     ///
     /// # Panics
-    /// If they are and the pass has a cache or a trace, which a second run would fill again.
+    /// If they are and the pass has a cache, a trace or hooks, which a second run would meet again.
     pub(crate) fn recomputes(&self) -> bool {
-        let alone = self.cache.is_none() && self.trace.is_none();
-        assert!(alone || !self.recomputes, "a pass that recomputes its blocks has neither cache nor trace");
+        let alone = self.cache.is_none() && self.trace.is_none() && self.hooks.is_none();
+        assert!(alone || !self.recomputes, "a pass that recomputes its blocks has neither cache nor trace, nor hooks");
         self.recomputes
     }
 
@@ -223,6 +232,24 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// What the hooks make of the residual stream, which is summed where they ask for it.
+    pub(crate) fn hook_stream(&mut self, path: impl FnOnce() -> String, stream: ResidualStream) -> ResidualStream {
+        let Some(hooks) = &mut self.hooks else { return stream };
+        let path = path();
+        match hooks.wants(&path) {
+            true => ResidualStream::new(hooks.activation(&path, stream.into_sum())),
+            false => stream,
+        }
+    }
+
+    /// What the hooks make of the output of the stack.
+    pub(crate) fn hook_output(&mut self, x: Tensor<3>) -> Tensor<3> {
+        match &mut self.hooks {
+            Some(hooks) => hooks.activation("final_norm", x),
+            None => x,
+        }
+    }
+
     /// Where losses beside the task's own are collected, if they are wanted.
     pub(crate) fn losses(&mut self) -> Option<&mut AuxiliaryLosses> {
         self.losses.as_deref_mut()
@@ -233,6 +260,7 @@ impl<'a> Pass<'a> {
         LayerPass {
             cache: self.cache.as_mut().map(|cache| cache.layer(index)),
             trace: self.trace.as_mut().map(|trace| trace.layer(index)),
+            hooks: self.hooks.as_deref_mut().map(|hooks| LayerHooks::new(hooks, index)),
             losses: self.losses.as_deref_mut(),
         }
     }
@@ -243,6 +271,7 @@ impl<'a> Pass<'a> {
 pub struct LayerPass<'a> {
     cache: Option<&'a mut LayerCache>,
     trace: Option<&'a mut LayerTrace>,
+    hooks: Option<LayerHooks<'a>>,
     losses: Option<&'a mut AuxiliaryLosses>,
 }
 
@@ -259,29 +288,85 @@ impl LayerPass<'_> {
         self.cache.as_mut().map(|cache| &mut *cache.state)
     }
 
-    /// The same, and where the weights of the self-attention are wanted, if they are.
-    pub(crate) fn self_attention(&mut self) -> (Option<&mut dyn State>, Option<&mut Option<Tensor<4>>>) {
+    /// The same, and who wants the weights of the self-attention, if anybody does.
+    pub(crate) fn self_attention(&mut self) -> (Option<&mut dyn State>, Option<WeightsTap<'_>>) {
         let state = self.cache.as_mut().map(|cache| &mut *cache.state);
-        (state, self.trace.as_mut().map(|trace| &mut trace.attention))
+        let trace = self.trace.as_mut().map(|trace| &mut trace.attention);
+        let hooks = self.hooks.as_mut().map(LayerHooks::part);
+        (state, WeightsTap::new(trace, hooks, "attention.weights"))
     }
 
-    /// Where the weights of the cross-attention are wanted, if they are.
-    pub(crate) fn cross_attention(&mut self) -> Option<&mut Option<Tensor<4>>> {
-        self.trace.as_mut().map(|trace| &mut trace.cross_attention)
+    /// Who wants the weights of the cross-attention, if anybody does.
+    pub(crate) fn cross_attention(&mut self) -> Option<WeightsTap<'_>> {
+        let trace = self.trace.as_mut().map(|trace| &mut trace.cross_attention);
+        let hooks = self.hooks.as_mut().map(LayerHooks::part);
+        WeightsTap::new(trace, hooks, "cross_attention.weights")
     }
 
-    /// Notes the weights of the self-attention, `[B, H, T, K]`, where the pass has a trace; else they are not computed.
+    /// Passes an activation through the hooks of the pass, under the path `blocks.N.name`. Without hooks it comes back as it is.
+    ///
+    /// Call it for what a part of your own computes, and experiments can read and change it as any other activation. The output of
+    /// a mixer or a feed-forward network needs no call.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use firelight_core::{HookError, Hooks};
+    ///
+    /// let mut hooks = Hooks::new().edit("blocks.2.conv.gate", |x: Tensor<3>| x * 0.5);
+    /// let gate = Tensor::<3>::ones([1, 2, 4], &Device::flex());
+    /// let (gate, _) = hooks.run(|pass| pass.layer(2).activation("conv.gate", gate))?;
+    /// assert_eq!(gate.sum().into_scalar::<f32>(), 4.0);
+    /// # Ok::<(), HookError>(())
+    /// ```
+    pub fn activation<const R: usize>(&mut self, name: &str, x: Tensor<R>) -> Tensor<R> {
+        match &mut self.hooks {
+            Some(hooks) => hooks.activation(name, x),
+            None => x,
+        }
+    }
+
+    /// Whether hooks ask for the activation `blocks.N.name`, which the pass now has.
+    pub(crate) fn wants(&mut self, name: &str) -> bool {
+        self.hooks.as_mut().is_some_and(|hooks| hooks.wants(name))
+    }
+
+    /// Notes the weights of the self-attention, `[B, H, T, K]`, where the pass has a trace, and passes them through its hooks: what a
+    /// mixer that has formed its weights goes on with.
+    pub fn attention_weights(&mut self, weights: Tensor<4>) -> Tensor<4> {
+        let weights = self.activation("attention.weights", weights);
+        if let Some(trace) = &mut self.trace {
+            trace.attention = Some(weights.clone());
+        }
+        weights
+    }
+
+    /// Notes the weights of the self-attention, `[B, H, T, K]`, where the pass has a trace or hooks that record them; else they are not
+    /// computed. Hooks cannot change them here: [`attention_weights`](Self::attention_weights) hands them back.
     pub fn trace_attention(&mut self, weights: impl FnOnce() -> Tensor<4>) {
-        if let Some(trace) = &mut self.trace {
-            trace.attention = Some(weights());
+        let weights = self.shown("attention.weights", weights);
+        if let Some((trace, weights)) = self.trace.as_mut().zip(weights) {
+            trace.attention = Some(weights);
         }
     }
 
-    /// Notes the weights of the cross-attention, `[B, H, T, S]`, where the pass has a trace; else they are not computed.
+    /// Notes the weights of the cross-attention, `[B, H, T, S]`, as [`trace_attention`](Self::trace_attention).
     pub fn trace_cross_attention(&mut self, weights: impl FnOnce() -> Tensor<4>) {
-        if let Some(trace) = &mut self.trace {
-            trace.cross_attention = Some(weights());
+        let weights = self.shown("cross_attention.weights", weights);
+        if let Some((trace, weights)) = self.trace.as_mut().zip(weights) {
+            trace.cross_attention = Some(weights);
         }
+    }
+
+    /// Weights that are not read back, computed where a trace or hooks want them.
+    fn shown(&mut self, name: &str, weights: impl FnOnce() -> Tensor<4>) -> Option<Tensor<4>> {
+        if !self.wants(name) && self.trace.is_none() {
+            return None;
+        }
+        let weights = weights();
+        if let Some(hooks) = &mut self.hooks {
+            hooks.shown(name, weights.clone());
+        }
+        Some(weights)
     }
 
     /// Where losses beside the task's own are collected, if they are wanted.

@@ -159,7 +159,7 @@ impl<L: Layer + 'static> Transformer<L> {
     /// given no memory, or a layer of the cache keeps less than its pattern looks at, or has other heads or widths:
     /// [`cache`](Self::cache) makes one that fits.
     /// Also if the cache was read with other rotary frequencies than the longer text has: see [`continues`](Self::continues).
-    /// Also if the pass recomputes its blocks and has a cache or a trace, or the device does not support that.
+    /// Also if the pass recomputes its blocks and has a cache, a trace or hooks, or the device does not support that.
     /// Also if the past is compressed and `input` says something of single tokens: see [`compressed_cache`](Self::compressed_cache).
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
         input.check(x.dims());
@@ -174,7 +174,8 @@ impl<L: Layer + 'static> Transformer<L> {
         let (precision, dtype) = (pass.precision(), x.dtype());
         let of_contexts = precision.or_dtype_of(&x);
         let contexts = self.contexts(&visible, &positions, input, pass).map(|context| of_contexts.context(context));
-        let mut stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
+        let stream = ResidualStream::new(precision.tensor(self.embed(x, &positions)));
+        let mut stream = pass.hook_stream(|| "embedding".into(), stream);
         pass.trace_embeddings(&stream);
         for (i, layer) in self.layers().enumerate() {
             let context = contexts.of(i);
@@ -185,13 +186,14 @@ impl<L: Layer + 'static> Transformer<L> {
                 }
                 false => precision.module(layer).extend(stream, context, &mut pass.layer(i)),
             };
+            stream = pass.hook_stream(|| format!("blocks.{i}.output"), stream);
             pass.trace_output(i, &stream);
         }
         let x = match &self.norm {
             Some(norm) => stream.normed(&precision.module(norm)).1,
             None => stream.into_sum(),
         };
-        firelight_kernels::cast(x, dtype.into())
+        firelight_kernels::cast(pass.hook_output(x), dtype.into())
     }
 
     /// The stack with the parameters of its blocks and its final norm in `dtype`: half the memory for inference. Give the type

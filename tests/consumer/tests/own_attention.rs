@@ -8,8 +8,9 @@ use burn::tensor::{Device, Distribution, Tensor};
 use firelight_consumer::{fit, model::D_MODEL};
 use firelight_core::invariants::{Violation, rows_sum_to_one, stack};
 use firelight_core::{
-    AttentionPattern, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule, ParamBuilder, Pass,
-    PositionConfig, SequenceInput, State, TokenMixer, Trace, Transformer, TransformerBlock, TransformerConfig,
+    Ablation, AttentionPattern, Hooks, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule,
+    ParamBuilder, Pass, Places, PositionConfig, SequenceInput, State, TokenMixer, Trace, Transformer, TransformerBlock,
+    TransformerConfig,
 };
 use firelight_kernels::{AttentionOptions, attention_from_scores};
 
@@ -71,6 +72,19 @@ fn attention_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
     let mut trace = Trace::default();
     own_stack(window).forward(x, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
     rows_sum_to_one(trace.layers[1].attention.clone().expect("the weights of a layer"), 1e-5)
+}
+
+#[test]
+fn hooks_meet_attention_of_ones_own() {
+    let stack = own_stack(AttentionPattern::Causal);
+    let x = Tensor::<3>::ones([1, 5, D_MODEL], &Device::flex());
+    let hooks = Hooks::new().record("blocks.*.attention.weights").record("blocks.1.output");
+    let mut hooks = hooks.ablate("blocks.1.*.output", Ablation::Zero, Places::all()).record("blocks.0.output");
+    let forward = |pass: &mut Pass| stack.forward(x, &SequenceInput::default(), pass);
+    let (_, found) = hooks.run(forward).expect("paths of this stack");
+    let stream = |layer: usize| found.get::<3>(&format!("blocks.{layer}.output")).expect("recorded").into_data();
+    assert_eq!(stream(0), stream(1));
+    assert_eq!(found.shape("blocks.0.attention.weights"), Some(&[1, 4, 5, 5][..]));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod batches;
 mod gradients;
+mod hooks;
 mod order;
 mod time;
 mod variants;

@@ -11,7 +11,7 @@
 //! second with `Q_2`, and a head's values have width `2 E`: those of two value heads side by side.
 
 use super::config::AttentionConfig;
-use super::{KeyValues, attend, merge, rotate, split};
+use super::{KeyValues, attend, hooked_heads, merge, rotate, split};
 use crate::context::LayerContext;
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::error::ConfigError;
@@ -192,20 +192,25 @@ impl TokenMixer for DifferentialAttention {
         let query = rotate(split(self.query.forward(x.clone()), self.n_heads), context);
         let key = rotate(split(self.key.forward(x.clone()), self.n_kv_heads), context);
         let value = self.values(self.value.forward(x));
-        let (state, trace) = pass.self_attention();
+        let (state, tap) = pass.self_attention();
         let (key, value) = match state {
             Some(state) => state.expect_mut::<KeyValues>().append(key, value),
             None => (key, value),
         };
         let options = context.options(&query, self.scale).with_scale(Some(self.scale)).with_soft_cap(self.soft_cap);
         let value = Tensor::cat(vec![value.clone(), value], 1); // Both attentions read the same.
-        self.output.forward(merge(self.difference(attend([query, key, value], &options, trace))))
+        let heads = merge(self.difference(attend([query, key, value], &options, tap)));
+        self.output.forward(hooked_heads(heads, self.n_heads / 2, "attention.heads", pass))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         let d_head = self.key.widths()[1] / self.n_kv_heads;
         let sizes = [("n_kv_heads", self.n_kv_heads), ("d_head", d_head), ("d_value", 2 * d_head)];
         Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
+    }
+
+    fn head_output(&self) -> Option<&Linear> {
+        Some(&self.output)
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {

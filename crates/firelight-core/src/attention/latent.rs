@@ -11,7 +11,7 @@
 //! latents as in their published code. Our `C` is their `d_c`, `R` their `d_h^R`, and `up` holds `W_UK` and `W_UV` head by head.
 
 use super::config::AttentionConfig;
-use super::{KeyValues, attend, merge, rotate, split};
+use super::{KeyValues, attend, hooked_heads, merge, rotate, split};
 use crate::context::{AttentionContext, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
@@ -199,7 +199,7 @@ impl TokenMixer for LatentAttention {
         let context = &context.attention;
         let query = self.queries(x.clone(), context);
         let (latent, key) = self.latents(x, context);
-        let (state, trace) = pass.self_attention();
+        let (state, tap) = pass.self_attention();
         let (latent, key) = match state {
             Some(state) => state.expect_mut::<KeyValues>().append(latent, key),
             None => (latent, key),
@@ -207,17 +207,21 @@ impl TokenMixer for LatentAttention {
         let rate = dropout::rate(&self.dropout, &query.device());
         let options = context.options(&query, self.scale).with_scale(Some(self.scale));
         let options = options.with_soft_cap(self.soft_cap).with_dropout(rate);
-        let attend: Attend = Box::new(|qkv| attend(qkv, &options, trace));
+        let attend: Attend = Box::new(|qkv| attend(qkv, &options, tap));
         let heads = match self.absorbs(query.dims()[2], latent.dims()[2]) {
             true => self.absorbed(query, latent, key, attend),
             false => self.expanded(query, latent, key, attend),
         };
-        self.output.forward(merge(heads))
+        self.output.forward(hooked_heads(merge(heads), self.n_heads, "attention.heads", pass))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         let sizes = [("n_kv_heads", 1), ("mixer.d_latent", self.up.widths()[0]), ("mixer.d_rotary", self.d_rotary)];
         Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
+    }
+
+    fn head_output(&self) -> Option<&Linear> {
+        Some(&self.output)
     }
 
     /// As in training, where keys and values of every head are made.

@@ -209,7 +209,7 @@ fn add(before: Option<KeyValueSums>, sums: KeyValueSums) -> KeyValueSums {
 }
 
 /// The product of each head with the matrix of its group: `[B, H, Q, X], [B, G, X, Y] -> [B, H, Q, Y]`.
-fn product(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
+pub(super) fn product(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
     let [batch, heads, queries, keys] = weights.dims();
     let [_, groups, _, width] = value.dims();
     let weights = weights.reshape([batch, groups, heads / groups * queries, keys]);

@@ -23,6 +23,7 @@ mod score;
 mod stored;
 #[cfg(test)]
 mod stored_tests;
+mod tap;
 
 pub use config::{AttentionConfig, NormSpan};
 pub use differential::{DifferentialAttention, DifferentialConfig};
@@ -33,6 +34,7 @@ pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
+pub(crate) use tap::{WeightsTap, hooked_heads};
 
 use crate::context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
@@ -115,7 +117,7 @@ impl Attention {
             }
             None => self.heads([query, key, value], context, weights),
         };
-        self.written(heads, gate)
+        self.written(heads, gate, (pass, "attention.heads"))
     }
 
     /// Attends from every token of `x` to the `encoder_output`. With a cache its keys and values are computed once, and it is not
@@ -138,16 +140,17 @@ impl Attention {
         });
         let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
         let heads = self.heads([query, key, value], &AttentionContext::masked(mask), pass.cross_attention());
-        self.written(heads, gate)
+        self.written(heads, gate, (pass, "cross_attention.heads"))
     }
 
     /// What the heads write into the residual stream: `[B, H, T, W] -> [B, T, D]`.
-    fn written(&self, heads: Tensor<4>, gate: Option<Tensor<3>>) -> Tensor<3> {
+    fn written(&self, heads: Tensor<4>, gate: Option<Tensor<3>>, (pass, name): (&mut LayerPass, &str)) -> Tensor<3> {
         let heads = merge(heads);
-        self.output.forward(match gate {
+        let heads = match gate {
             Some(gate) => gated(gate, heads, Gate::Sigmoid),
             None => heads,
-        })
+        };
+        self.output.forward(hooked_heads(heads, self.n_heads, name, pass))
     }
 
     /// What attention to an encoder's output of `length` tokens costs, whose keys and values are cached.
@@ -210,12 +213,7 @@ impl Attention {
     }
 
     /// The heads, `[B, H, Q, W]`. The weights are kept where somebody wants them.
-    fn heads(
-        &self,
-        qkv: [Tensor<4>; 3],
-        context: &AttentionContext,
-        weights: Option<&mut Option<Tensor<4>>>,
-    ) -> Tensor<4> {
+    fn heads(&self, qkv: [Tensor<4>; 3], context: &AttentionContext, weights: Option<WeightsTap>) -> Tensor<4> {
         match &self.mechanism {
             Mechanism::Linear(linear) => linear_heads(linear, qkv, context, None, weights),
             _ => self.softmax_heads(qkv, context, weights),
@@ -233,7 +231,7 @@ impl Attention {
         &self,
         [query, key, value]: [Tensor<4>; 3],
         context: &AttentionContext,
-        trace: Option<&mut Option<Tensor<4>>>,
+        tap: Option<WeightsTap>,
     ) -> Tensor<4> {
         let scale = self.scale.value(query.dims()[3]);
         let options = context
@@ -242,12 +240,12 @@ impl Attention {
             .with_soft_cap(self.soft_cap)
             .with_sinks(self.sinks.as_ref().map(Param::val))
             .with_dropout(dropout::rate(&self.dropout, &query.device()));
-        let Mechanism::Additive(score) = &self.mechanism else { return attend([query, key, value], &options, trace) };
-        let (heads, weights) = attention_from_scores(score.scores(query, key), value, &options);
-        if let Some(trace) = trace {
-            *trace = Some(weights);
+        let Mechanism::Additive(score) = &self.mechanism else { return attend([query, key, value], &options, tap) };
+        let (heads, weights) = attention_from_scores(score.scores(query, key), value.clone(), &options);
+        match tap {
+            Some(tap) => tap.read(heads, weights, value),
+            None => heads,
         }
-        heads
     }
 }
 
@@ -269,6 +267,10 @@ impl TokenMixer for Attention {
         Box::new(KeyValues::new(None, capacity).with_sizes(self.sizes()))
     }
 
+    fn head_output(&self) -> Option<&Linear> {
+        Some(&self.output)
+    }
+
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let [_, key, value] = self.projection.widths();
         let cached = match self.keeps_sums(rule) {
@@ -280,15 +282,10 @@ impl TokenMixer for Attention {
 }
 
 /// The heads of softmax attention, `[B, H, Q, W]`. The weights are formed where somebody wants them.
-fn attend(
-    [query, key, value]: [Tensor<4>; 3],
-    options: &AttentionOptions,
-    trace: Option<&mut Option<Tensor<4>>>,
-) -> Tensor<4> {
-    let Some(trace) = trace else { return attention(query, key, value, options) };
-    let (heads, weights) = attention_with_weights(query, key, value, options);
-    *trace = Some(weights);
-    heads
+fn attend([query, key, value]: [Tensor<4>; 3], options: &AttentionOptions, tap: Option<WeightsTap>) -> Tensor<4> {
+    let Some(tap) = tap else { return attention(query, key, value, options) };
+    let (heads, weights) = attention_with_weights(query, key, value.clone(), options);
+    tap.read(heads, weights, value)
 }
 
 fn linear_heads(
@@ -296,15 +293,14 @@ fn linear_heads(
     qkv: [Tensor<4>; 3],
     context: &AttentionContext,
     sums: Option<&mut Option<Tensor<4>>>,
-    trace: Option<&mut Option<Tensor<4>>>,
+    tap: Option<WeightsTap>,
 ) -> Tensor<4> {
     assert!(context.bias.is_none(), "linear attention has no scores that positions could be added to");
-    if let Some(trace) = trace {
-        let past = sums.as_deref().and_then(Option::as_ref);
-        let [query, key, _] = qkv.clone();
-        *trace = Some(linear.weights([query, key], &context.mask, past));
-    }
-    linear.forward(qkv, &context.mask, sums)
+    let Some(tap) = tap else { return linear.forward(qkv, &context.mask, sums) };
+    let past = sums.as_deref().and_then(Option::as_ref);
+    let [query, key, value] = qkv.clone();
+    let weights = linear.weights([query, key], &context.mask, past);
+    tap.read(linear.forward(qkv, &context.mask, sums), weights, value)
 }
 
 /// `[B, T, H E] -> [B, H, T, E]`.

@@ -1,0 +1,31 @@
+//! What a model does inside, measured: functions over [`Hooks`](crate::Hooks), tensors in and numbers out. They work with every stack, and
+//! run the same forward pass as training does.
+//!
+//! | question | function |
+//! |---|---|
+//! | what would the model say if it ended behind this layer? | [`logit_lens`] |
+//! | which part raises this logit above that one? | [`logit_attribution`] |
+//! | which activation carries what differs between two inputs? | [`restoration`] |
+//! | what is lost without a head, or a token's activation? | [`ablation_effects`], [`head_sensitivity`] |
+//! | what can be read off an activation? | [`LinearProbe`] |
+//! | what does a head attend to? | [`heads`] |
+//!
+//! A pass is handed over as a closure, `|pass| model.hidden(tokens, &input, pass)`, so that tokens, images, padding and an encoder's output stay
+//! with the caller.
+
+mod attribution;
+mod grid;
+pub mod heads;
+mod lens;
+mod probe;
+#[cfg(feature = "autodiff")]
+mod sensitivity;
+#[cfg(test)]
+mod tests;
+
+pub use attribution::{Attribution, logit_attribution};
+pub use grid::{Columns, Grid, ablation_effects, restoration};
+pub use lens::logit_lens;
+pub use probe::LinearProbe;
+#[cfg(feature = "autodiff")]
+pub use sensitivity::head_sensitivity;
