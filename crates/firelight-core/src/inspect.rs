@@ -7,6 +7,7 @@
 //! | which part raises this logit above that one? | [`logit_attribution`] |
 //! | which activation carries what differs between two inputs? | [`restoration`] |
 //! | what is lost without a head, or a token's activation? | [`ablation_effects`], [`head_sensitivity`] |
+//! | what is left without some heads? | [`prune_heads`] |
 //! | what can be read off an activation? | [`LinearProbe`] |
 //! | what does a head attend to? | [`heads`] |
 //!
@@ -18,6 +19,7 @@ mod grid;
 pub mod heads;
 mod lens;
 mod probe;
+mod prune;
 #[cfg(feature = "autodiff")]
 mod sensitivity;
 #[cfg(test)]
@@ -27,5 +29,6 @@ pub use attribution::{Attribution, logit_attribution};
 pub use grid::{Columns, Grid, ablation_effects, restoration};
 pub use lens::logit_lens;
 pub use probe::LinearProbe;
+pub use prune::prune_heads;
 #[cfg(feature = "autodiff")]
 pub use sensitivity::head_sensitivity;

@@ -19,6 +19,7 @@ mod linear;
 mod mechanism;
 mod pattern;
 mod projection;
+mod prune;
 mod score;
 mod stored;
 #[cfg(test)]

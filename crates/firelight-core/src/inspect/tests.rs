@@ -277,3 +277,54 @@ fn places_of_a_grid_need_their_dimension() {
     let plain = number(&mut Pass::default());
     assert_close(&[by_token.values[0][0]], &[(alone - plain).into_scalar::<f64>()], 1e-6);
 }
+
+#[test]
+fn a_pruned_stack_is_the_masked_one_and_smaller() {
+    let x = random([2, 5, 8]);
+    let base = || TransformerConfig::new(8, 4, 2).with_position(PositionConfig::rotary()).with_d_head(4);
+    let fused = base().with_projection(crate::ProjectionKind::Fused).with_attention_gate(true);
+    let configs = [
+        (base(), [vec![1], vec![0, 3]]),
+        (fused.with_attention_sinks(true), [vec![], vec![0, 1, 2]]),
+        (base().with_n_kv_heads(2), [vec![2, 3], vec![]]),
+        (
+            base().with_position(PositionConfig::Learned).with_norm_placement(NormPlacement::Sandwich),
+            [vec![3], vec![0]],
+        ),
+    ];
+    for (config, pruned) in configs {
+        let config = config.with_max_seq_len(8).with_init(WeightInit::xavier());
+        let whole = config.init_with(&ParamBuilder::new(&Device::default(), 0));
+        let off = |hooks: Hooks, (layer, heads): (usize, &Vec<usize>)| {
+            let path = format!("blocks.{layer}.attention.heads");
+            hooks.ablate(path, Ablation::Zero, Places::heads(heads.iter().copied()))
+        };
+        let mut hooks = pruned.iter().enumerate().fold(Hooks::new(), off);
+        let (masked, _) = hooks.run(|pass| run(&whole, &x, pass)).expect("heads of both layers");
+        let parameters = whole.num_params();
+        let (small, config) = prune_heads(whole, &config, &pruned).expect("heads that can go");
+        assert_close(&run(&small, &x, &mut Pass::default()), &masked, 1e-6);
+        assert!(small.num_params() < parameters);
+        let built = config.init_with(&ParamBuilder::new(&Device::default(), 1));
+        let entries = |stack: &Transformer| crate::ParameterReport::of(stack).entries().to_vec();
+        assert_eq!(entries(&built), entries(&small), "the configuration builds the same parameters");
+        let mut cache = small.cache(8);
+        let cached = small.forward(x.clone(), &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        assert_close(&cached, &masked, 1e-5);
+    }
+}
+
+#[test]
+fn heads_that_cannot_go_are_told_by_their_layers() {
+    let refused = |config: TransformerConfig, pruned: [Vec<usize>; 2]| {
+        let stack = config.init_with(&ParamBuilder::new(&Device::default(), 0));
+        prune_heads(stack, &config, &pruned).expect_err("heads that stay").to_string()
+    };
+    let base = || TransformerConfig::new(8, 4, 2);
+    let told = refused(base(), [vec![4], vec![0, 1, 2, 3]]);
+    assert_eq!(told, "layers.0: of n_heads = 4 there are not all of [4]; layers.1: no head would be left: keep one");
+    let told = refused(base().with_n_kv_heads(2), [vec![], vec![1]]);
+    assert!(told.starts_with("layers.1: groups of 2 heads share their keys and values"), "{told}");
+    let told = refused(base().with_position(PositionConfig::Alibi), [vec![1], vec![]]);
+    assert!(told.starts_with("layers.0: positions that add to the scores"), "{told}");
+}
