@@ -9,12 +9,13 @@
 //! | what is lost without a head, or a token's activation? | [`ablation_effects`], [`head_sensitivity`] |
 //! | what is left without some heads? | [`prune_heads`] |
 //! | what can be read off an activation? | [`LinearProbe`] |
-//! | what does a head attend to? | [`heads`] |
+//! | what does a head attend to? does it say what it sees? | [`heads`], [`copying`] |
 //!
 //! A pass is handed over as a closure, `|pass| model.hidden(tokens, &input, pass)`, so that tokens, images, padding and an encoder's output stay
 //! with the caller.
 
 mod attribution;
+mod copying;
 mod grid;
 pub mod heads;
 mod lens;
@@ -26,6 +27,7 @@ mod sensitivity;
 mod tests;
 
 pub use attribution::{Attribution, logit_attribution};
+pub use copying::copying;
 pub use grid::{Columns, Grid, ablation_effects, restoration};
 pub use lens::logit_lens;
 pub use probe::LinearProbe;

@@ -225,6 +225,19 @@ fn the_planted_answer_is_attributed_to_its_head() {
     assert_same_bits(&parts.embedding.clone().into_data(), &parts.embedding.zeros_like().into_data());
 }
 
+#[test]
+fn the_head_that_answers_by_what_it_sees_copies() {
+    let (model, ids) = (planted(), [3, 1, 0]);
+    let single = ids.iter().map(|id| embedded(&[*id])).collect();
+    let x = Tensor::cat(single, 0); // [3, 1, D]
+    let score = |layer: usize| {
+        let forward = |pass: &mut Pass| model.forward(x.clone(), &SequenceInput::default(), pass);
+        let head = |written: Tensor<3>| written.narrow(2, ANSWER, TOKENS);
+        copying(&model, layer, forward, head, (&ids, 1)).expect("heads")
+    };
+    assert_eq!([score(0), score(1)], [[0.0, 0.0], [1.0, 0.0]]);
+}
+
 #[cfg(feature = "autodiff")]
 #[test]
 fn the_gate_of_a_head_has_the_slope_of_its_ablation_where_the_loss_is_linear() {
