@@ -43,6 +43,7 @@ class Model:
         settings.n_ctx = max(min(PREFILL, self.longest), sum(DECODE))
         settings.n_batch = settings.n_ubatch = PREFILL
         settings.n_threads = settings.n_threads_batch = threads
+        settings.offload_kqv = settings.op_offload = False
         self.context = llama_cpp.llama_init_from_model(self.model, settings)
         if not self.context:
             sys.exit("llama.cpp makes no context: " + " ".join("".join(messages[-4:]).split()))

@@ -63,7 +63,7 @@ pub(crate) fn compare(options: &Options) -> Result<()> {
     part +=
         "| attention, forward and backward | exponent of time | exponent of memory | measured |\n|---|---|---|---|\n";
     for pattern in PATTERNS.iter().filter(|pattern| pattern.contains(&options.only)) {
-        part += &growth(pattern, options.rounds)?;
+        part += &growth(pattern, options)?;
     }
     println!("\n{part}");
     if options.write { write(&part) } else { Ok(()) }
@@ -114,11 +114,12 @@ fn median_of(lines: &[Value], key: &str) -> Result<f64> {
 }
 
 /// The slopes of time and memory over the length, both logarithmic, by least squares; of every length the medians of all rounds.
-fn growth(pattern: &str, rounds: u32) -> Result<String> {
+fn growth(pattern: &str, options: &Options) -> Result<String> {
     let lengths: Vec<f64> = LENGTHS.split(',').filter_map(|length| length.parse().ok()).collect();
     let mut lines = vec![Vec::new(); lengths.len()];
-    for _ in 0..rounds {
-        let command = format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 5 --json");
+    let command = format!("bench attention --lengths {LENGTHS} --pattern {pattern} --runs 5 --json");
+    let command = with_threads(&command, options.threads);
+    for _ in 0..options.rounds {
         for (found, line) in lines.iter_mut().zip(text(&mut built("release/firelight", &command))?.lines()) {
             found.push(serde_json::from_str(line)?);
         }

@@ -96,6 +96,11 @@ impl Embedder {
         self
     }
 
+    /// The prompt that stands in front of every text; empty if there is none.
+    pub fn prompt(&self) -> &str {
+        &self.prompt
+    }
+
     /// Puts the prompt of this name in front of every text, of those that a published model comes with.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use crate::{Cli, output};
 
 const SUCCESS: u8 = 0;
 const MACHINE: u8 = 1;
-const USER: u8 = 2;
+pub(crate) const USER: u8 = 2;
 
 /// A mistake of the user that only the command itself can see.
 #[derive(Debug)]

@@ -39,7 +39,9 @@ impl Asked {
         if let Some(name) = given().find(|name| !taken.contains(name)) {
             let reason = if name == "target" { ", which has no cross-attention" } else { "" };
             let problem = format!("--{name} is not for {model}{reason}");
-            return Err(InputError::new(problem).advise(format!("leave it out, and give --{}", taken[0])));
+            let is_enough = given().any(|name| name == taken[0]);
+            let besides = if is_enough { String::new() } else { format!(", and give --{}", taken[0]) };
+            return Err(InputError::new(problem).advise(format!("leave it out{besides}")));
         }
         match given().any(|name| name == taken[0]) {
             true => Ok(()),
@@ -58,11 +60,18 @@ impl Asked {
     }
 }
 
-/// Refuses a text of no token, and one of more than the model reads.
+/// The most tokens that maps are drawn of: all layers and heads of more would not fit into memory, nor on a page.
+const LONGEST: usize = 1024;
+
+/// Refuses a text of no token, one of more than the model reads, and one whose maps are too large.
 pub(crate) fn check_length(what: &str, tokens: usize, max_seq_len: usize) -> Result<(), TaskError> {
     match tokens {
         0 => Err(InputError::new(format!("the {what} is empty")).advise("give at least one token").into()),
-        _ if tokens <= max_seq_len => Ok(()),
+        _ if tokens <= max_seq_len && tokens <= LONGEST => Ok(()),
+        _ if tokens <= max_seq_len => {
+            let problem = format!("the {what} has {tokens} tokens, and maps are drawn of {LONGEST} at most");
+            Err(InputError::new(problem).advise("shorten it").into())
+        }
         _ => {
             let problem = format!("the {what} has {tokens} tokens, but the model reads {max_seq_len} at most");
             Err(InputError::new(problem).advise("shorten it").into())
@@ -90,6 +99,8 @@ mod tests {
         assert!(check_length("text", 8, 8).is_ok());
         let long = check_length("text", 9, 8).unwrap_err();
         assert!(long.is_user_error() && long.to_string().contains("9 tokens, but the model reads 8"), "{long}");
+        let large = check_length("text", 1025, 4096).unwrap_err().to_string();
+        assert!(large.contains("1025 tokens, and maps are drawn of 1024 at most"), "{large}");
         assert!(check_length("text", 0, 8).unwrap_err().to_string().contains("is empty"));
     }
 }

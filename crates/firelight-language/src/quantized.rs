@@ -62,12 +62,9 @@ pub struct Quantized {
 }
 
 impl BlockMix {
-    /// All matrices in blocks of one format. With `q4_k` the embedding and the head, tied or not, are in `q6_k`, as llama.cpp's mixes of
-    /// `q4_k` have it for the head (<https://github.com/ggml-org/llama.cpp>, `src/llama-quant.cpp`): no later layer makes up for an error
-    /// of a logit. Differs in that an untied embedding is in `q6_k` as well, and that all layers are in `q4_k`.
+    /// All matrices in blocks of one format, but for the embedding and the head, which are in those of [`BlockFormat::of_ends`].
     pub fn new(format: BlockFormat) -> Self {
-        let ends = if format == BlockFormat::Q4K { BlockFormat::Q6K } else { format };
-        Self { layers: format, ends }
+        Self { layers: format, ends: format.of_ends() }
     }
 
     /// Sets the blocks of the embedding and the head.
@@ -85,35 +82,16 @@ impl BlockMix {
     /// # Panics
     /// As [`quantize_by`].
     pub fn apply_by(&self, model: LanguageModel, importance: &Importance) -> LanguageModel {
-        quantize_by(model, importance, |weight| self.of(weight).ok())
+        quantize_by(model, importance, |weight| weight.mixed(self.layers, self.ends).ok())
     }
 
     /// What [`apply`](Self::apply) makes of a model. Nothing is computed for it.
     pub fn report(&self, model: &LanguageModel) -> Quantized {
         let bytes = model.report().total() * FLOAT;
         let nothing = Quantized { formats: BTreeMap::new(), kept: Vec::new(), bytes_before: bytes, bytes_after: bytes };
-        weights_of(model).into_iter().fold(nothing, |told, weight| told.with(self.of(&weight), weight))
-    }
-
-    /// The blocks of a matrix, which are those that it has already, or why it has none.
-    fn of(&self, weight: &WeightEntry) -> Result<BlockFormat, String> {
-        if let Some(found) = weight.format {
-            return Ok(found);
-        }
-        let is_end = ["embedding.", "head."].iter().any(|part| weight.path.starts_with(part));
-        let format = if is_end { self.ends } else { self.layers };
-        if weight.path.ends_with(".router.weight") {
-            return Err("small differences of a router choose other experts".into());
-        }
-        match weight.fits(format) {
-            true => Ok(format),
-            false => Err(format!(
-                "its rows of {} numbers are not of whole blocks of {}, which hold {}",
-                weight.width,
-                format.name(),
-                format.numbers()
-            )),
-        }
+        weights_of(model)
+            .into_iter()
+            .fold(nothing, |told, weight| told.with(weight.mixed(self.layers, self.ends), weight))
     }
 }
 

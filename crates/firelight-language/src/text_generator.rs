@@ -142,7 +142,11 @@ impl TextGenerator {
     /// # Errors
     /// If no layer of the model keeps keys and values, its device has no numbers of the type, or the past is compressed.
     pub fn with_cache_type(self, cache_type: CacheType) -> Result<Self, TaskError> {
-        self.with_cache(CacheKind::Typed(cache_type))
+        match (cache_type, self.cache) {
+            (CacheType::Computed, CacheKind::Compressed(_)) => Ok(self),
+            (CacheType::Computed, _) => self.with_cache(CacheKind::Plain),
+            _ => self.with_cache(CacheKind::Typed(cache_type)),
+        }
     }
 
     fn with_cache(mut self, cache: CacheKind) -> Result<Self, TaskError> {

@@ -10,12 +10,13 @@ use firelight_classification::{
     TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
 };
 use firelight_core::{
-    AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig, WeightEntry, weights_of,
+    AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig, WeightEntry, build_in_blocks,
+    onto_device, weights_of,
 };
 use firelight_data::{Normalization, Resizing};
 use firelight_language::{LanguageModel, LanguageModelConfig};
 use firelight_seq2seq::{Seq2SeqConfig, Seq2SeqModel, Tying};
-use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, load_weights, shortened};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, StorageError, TaskError, shortened};
 use firelight_vision::{
     IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEncoder, ImageEncoderConfig, ImageTextConfig, ImageTextModel,
     VisionConfig, VisionModel,
@@ -138,19 +139,24 @@ macro_rules! structures {
                 })
             }
 
-            /// The model with the weights of a file of a run folder.
+            /// The model with the weights of a file of a run folder. Blocks of few bits stay blocks on the device flex.
             ///
             /// # Errors
-            /// As [`load_weights`].
+            /// As [`ModelFolder::load_model`].
             ///
             /// # Panics
             /// If it has [`problems`](Self::problems).
-            pub fn load_file(&self, path: &Path, device: &Device) -> Result<AutoModel, StorageError> {
+            pub fn load_run(
+                &self,
+                folder: &ModelFolder,
+                weights: &Path,
+                device: &Device,
+            ) -> Result<AutoModel, StorageError> {
                 Ok(match self {
                     $(Self::$Name(config) => {
-                        let mut model = config.init(device);
-                        load_weights(&mut model, path)?;
-                        AutoModel::$Name(model)
+                        let build = |names: &_| build_in_blocks(names, device, |device| config.init(device));
+                        let place = |model| onto_device(model, device);
+                        AutoModel::$Name(folder.load_model((weights, FloatDType::F32), build, place)?)
                     })+
                 })
             }
@@ -271,6 +277,6 @@ impl AutoModel {
         }
         let folder = ModelFolder::open(path)?;
         let structure = Structure::of_run(&folder)?;
-        Ok(structure.load_file(&folder.weights(checkpoint)?, device)?)
+        Ok(structure.load_run(&folder, &folder.weights(checkpoint)?, device)?)
     }
 }

@@ -47,7 +47,7 @@ impl Translator {
     }
 
     /// What the decoder reads before it writes: the start token, and the first token that the makers of the model force.
-    fn target_front(&self) -> Vec<u32> {
+    pub fn target_front(&self) -> Vec<u32> {
         [self.model().start_token()].into_iter().chain(self.forced_first()).collect()
     }
 }

@@ -1,7 +1,7 @@
 //! The lock of a run folder: one process writes in it at a time. It is the kernel's own, so it ends with its process,
 //! however that ends. [`ModelFolder`](crate::ModelFolder) takes it for every run and holds it as long as it lives.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use crate::StorageError;
 use crate::file::target_of;
 
-/// The empty file that is locked. It stays when the lock is gone: removing it would let two processes hold two of them.
+/// The empty file that is locked. It stays when the lock is gone: removing it would let two processes hold two of them. It goes with a folder that
+/// was made for what then failed; who waits for it there finds no folder.
 pub(crate) const LOCK: &str = ".lock";
 
 /// How long to wait for the owner: a process that was killed lets go only when its last write is on the disk, and a command
@@ -34,7 +35,9 @@ impl Lock {
         let deadline = Instant::now() + PATIENCE;
         loop {
             match file.try_lock() {
-                Ok(()) => return Ok(Self { _file: file }),
+                Ok(()) if is_at(&file, &path) => return Ok(Self { _file: file }),
+                // Its owner failed, and removed the folder that it had made.
+                Ok(()) => return Err(StorageError::FolderInUse { path: folder.into() }),
                 Err(TryLockError::WouldBlock) if Instant::now() < deadline => sleep(Duration::from_millis(20)),
                 Err(TryLockError::WouldBlock) => return Err(StorageError::FolderInUse { path: folder.into() }),
                 Err(TryLockError::Error(cause)) => return Err(StorageError::io("lock", &path)(cause)),
@@ -43,9 +46,38 @@ impl Lock {
     }
 }
 
+/// Whether an open file is still the one that lies at `path`.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let place = |data: fs::Metadata| (data.dev(), data.ino());
+    let (open, there) = (file.metadata().map(place), fs::metadata(path).map(place));
+    open.is_ok_and(|open| there.is_ok_and(|there| there == open))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    fs::exists(path).unwrap_or(false)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(unix)]
+    #[test]
+    fn nobody_owns_a_folder_that_its_owner_removed() {
+        let home = tempfile::tempdir().unwrap();
+        let lock = Lock::take(home.path()).unwrap();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                sleep(PATIENCE / 10);
+                fs::remove_file(home.path().join(LOCK)).unwrap();
+                drop(lock);
+            });
+            assert!(matches!(Lock::take(home.path()), Err(StorageError::FolderInUse { .. })));
+        });
+    }
 
     #[test]
     fn a_folder_has_one_owner_until_it_lets_go() {

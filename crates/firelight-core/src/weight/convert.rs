@@ -45,6 +45,25 @@ impl WeightEntry {
         format.row_bytes(self.width).is_some()
     }
 
+    /// The blocks that it goes into where layers go into `layers`, and embeddings and the head into `ends`; of a matrix in blocks, those that it
+    /// has.
+    ///
+    /// # Errors
+    /// Why it stays floats, as a clause: routers of experts do, and rows that are not of whole blocks.
+    pub fn mixed(&self, layers: BlockFormat, ends: BlockFormat) -> Result<BlockFormat, String> {
+        if let Some(found) = self.format {
+            return Ok(found);
+        }
+        let is_end = self.layout == WeightLayout::Rows || self.path.starts_with("head.");
+        let format = if is_end { ends } else { layers };
+        if self.path.ends_with(".router.weight") {
+            return Err("small differences of a router choose other experts".into());
+        }
+        let (width, name, numbers) = (self.width, format.name(), format.numbers());
+        let unfit = || format!("its rows of {width} numbers are not of whole blocks of {name}, which hold {numbers}");
+        if self.fits(format) { Ok(format) } else { Err(unfit()) }
+    }
+
     /// Bytes of its numbers; floats are in single precision.
     pub fn bytes(&self) -> usize {
         let row = self.format.and_then(|format| format.row_bytes(self.width));

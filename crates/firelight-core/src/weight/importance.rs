@@ -23,7 +23,8 @@ thread_local! {
 /// the paths of the weights.
 pub type Importance = BTreeMap<String, Vec<f32>>;
 
-/// Measures what the weights of a module are multiplied by while `run` runs, on this thread. Returns what `run` does, and the importance of
+/// Measures what the weights of a module are multiplied by while `run` runs, on this thread. What runs in [`awake`](firelight_kernels::awake), as
+/// all generation does, may run on another one and is then not measured: call this within, or the model itself. Returns what `run` does, and the importance of
 /// each weight that was multiplied with; a weight that was not, such as an expert that no token was sent to, has none.
 ///
 /// The means are those of all rows that a weight met, in the order in which it met them, so that two runs give the same bits. Weights that read

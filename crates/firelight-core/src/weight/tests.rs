@@ -261,3 +261,21 @@ fn modes_devices_and_copies_keep_blocks() {
     let shown = ModuleDisplay::format(&layer.weight, burn::module::DisplaySettings::default());
     assert_eq!(shown, "Blocks {shape: [64, 3], format: q8_0}");
 }
+
+fn entry(path: &str, width: usize) -> WeightEntry {
+    let layout = if path.ends_with("embedding.weight") { WeightLayout::Rows } else { WeightLayout::Columns };
+    WeightEntry { path: path.into(), rows: 3, width, layout, format: None }
+}
+
+#[test]
+fn ends_have_more_bits_and_routers_stay() {
+    let (layers, ends) = (BlockFormat::Q4K, BlockFormat::Q4K.of_ends());
+    let blocks = |path: &str, width| entry(path, width).mixed(layers, ends).ok();
+    assert_eq!(blocks("encoder.embedding.weight", 256), Some(BlockFormat::Q6K));
+    assert_eq!(blocks("head.weight", 256), Some(BlockFormat::Q6K));
+    assert_eq!(blocks("encoder.blocks.0.feed_forward.up.weight", 256), Some(BlockFormat::Q4K));
+    assert_eq!(blocks("encoder.blocks.0.feed_forward.up.weight", 64), None);
+    assert_eq!(blocks("encoder.blocks.0.feed_forward.router.weight", 256), None);
+    let already = WeightEntry { format: Some(BlockFormat::Q8_0), ..entry("head.weight", 256) };
+    assert_eq!(already.mixed(layers, ends), Ok(BlockFormat::Q8_0));
+}

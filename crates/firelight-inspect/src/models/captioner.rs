@@ -30,7 +30,7 @@ impl Attends for Captioner {
     }
 }
 
-/// The maps of both stacks and between them.
+/// The maps of both stacks and between them; none of a decoder that reads its caption without attention, as recurrences do.
 fn maps(captioner: &Captioner, image: &Image, caption: &[u32]) -> Result<Vec<AttentionMaps>, TaskError> {
     let model = captioner.model();
     let (mut encoder, mut decoder) = (Trace::default(), Trace::default());
@@ -47,9 +47,10 @@ fn maps(captioner: &Captioner, image: &Image, caption: &[u32]) -> Result<Vec<Att
     let patches = || picture.labels();
     let seen = AttentionMaps::of_weights(AttentionKind::Encoder, patches(), patches(), within(&encoder))?;
     let crossed = AttentionMaps::of_weights(AttentionKind::Cross, words(), patches(), across(&decoder))?;
-    Ok(vec![
-        seen.with_picture(picture.clone()),
-        AttentionMaps::of_weights(AttentionKind::Decoder, words(), words(), within(&decoder))?,
-        crossed.with_picture(Picture { rollout: None, ..picture.clone() }),
-    ])
+    let mut maps = vec![seen.with_picture(picture.clone())];
+    if within(&decoder).any(|weights| weights.is_some()) {
+        maps.push(AttentionMaps::of_weights(AttentionKind::Decoder, words(), words(), within(&decoder))?);
+    }
+    maps.push(crossed.with_picture(Picture { rollout: None, ..picture.clone() }));
+    Ok(maps)
 }

@@ -18,7 +18,7 @@ impl Attends for Embedder {
             Some((text, pair)) => (text, Some(pair)),
             None => (asked.text(), None),
         };
-        let encoded = self.vocabulary().encode(text, pair, usize::MAX)?;
+        let encoded = self.vocabulary().encode(&[self.prompt(), text].concat(), pair, usize::MAX)?;
         check_length("text, with the tokens around it,", encoded.ids.len(), self.encoder().max_seq_len())?;
         let mut trace = Trace::default();
         self.encoder().forward(&input(self, &encoded), &mut Pass::default().with_trace(&mut trace));

@@ -17,7 +17,7 @@ impl Attends for Translator {
         asked.fits("an encoder-decoder", &["text", "target"])?;
         let source = self.encode(asked.text())?;
         check_length("text", source.len(), self.model().max_source_len())?;
-        let target = [vec![self.model().start_token()], target(self, asked)?].concat();
+        let target = [self.target_front(), target(self, asked)?].concat();
         check_length("target, with the start token,", target.len(), self.model().max_target_len())?;
         maps(self, &source, &target)
     }
@@ -30,13 +30,14 @@ fn target(translator: &Translator, asked: &Asked) -> Result<Vec<u32>, TaskError>
         None => {
             let found = translator.translate_with(&[asked.text()], &TranslateOptions::greedy(), |_| ())?;
             let mut ids = found.into_iter().flatten().next().map_or_else(Vec::new, |best| best.ids);
-            ids.truncate(translator.model().max_target_len().saturating_sub(1)); // The last one is never read.
+            let room = translator.model().max_target_len().saturating_sub(translator.target_front().len());
+            ids.truncate(room); // The last one is never read.
             Ok(ids)
         }
     }
 }
 
-/// The maps of both stacks and between them.
+/// The maps of both stacks and between them; none of a decoder that reads its target without attention, as recurrences do.
 fn maps(translator: &Translator, source: &[u32], target: &[u32]) -> Result<Vec<AttentionMaps>, TaskError> {
     let (model, vocabulary) = (translator.model(), translator.vocabulary());
     let [sources, targets] = [source, target].map(|ids| right_padded(&[ids], &model.device()).0);
@@ -45,9 +46,10 @@ fn maps(translator: &Translator, source: &[u32], target: &[u32]) -> Result<Vec<A
     model.decode(targets, read, &SequenceInput::default(), &mut Pass::default().with_trace(&mut decoder));
     let source = || token_labels(vocabulary.source(), source);
     let target = || token_labels(vocabulary.target(), target);
-    Ok(vec![
-        AttentionMaps::of_weights(AttentionKind::Encoder, source(), source(), within(&encoder))?,
-        AttentionMaps::of_weights(AttentionKind::Decoder, target(), target(), within(&decoder))?,
-        AttentionMaps::of_weights(AttentionKind::Cross, target(), source(), across(&decoder))?,
-    ])
+    let mut maps = vec![AttentionMaps::of_weights(AttentionKind::Encoder, source(), source(), within(&encoder))?];
+    if within(&decoder).any(|weights| weights.is_some()) {
+        maps.push(AttentionMaps::of_weights(AttentionKind::Decoder, target(), target(), within(&decoder))?);
+    }
+    maps.push(AttentionMaps::of_weights(AttentionKind::Cross, target(), source(), across(&decoder))?);
+    Ok(maps)
 }

@@ -10,6 +10,9 @@ use crate::labels::shown;
 use crate::maps::{AttentionMaps, Picture};
 use crate::scale::{Colour, DARK, LIGHT};
 
+/// The longer side of an image on the page, in pixels: twice that of its figure.
+const SIDE: usize = 672;
+
 /// What the script reads.
 #[derive(Serialize)]
 struct Data {
@@ -26,7 +29,7 @@ struct Kind {
     keys: Vec<String>,
     /// Layer and head of each map.
     maps: Vec<[usize; 2]>,
-    /// The weights of all maps, a byte each: zlib in base64.
+    /// The square roots of the weights of all maps, a byte each: zlib in base64.
     weights: String,
     picture: Option<Shown>,
 }
@@ -61,8 +64,11 @@ fn kind(maps: &AttentionMaps) -> Kind {
 }
 
 fn on_image(picture: &Picture) -> Shown {
+    let image = &picture.image;
+    let is_large = image.shape().size().into_iter().max() > Some(SIDE);
+    let small = is_large.then(|| image.scaled_to(SIDE));
     Shown {
-        source: format!("data:image/png;base64,{}", base64(&picture.image.to_png())),
+        source: format!("data:image/png;base64,{}", base64(&small.as_ref().unwrap_or(image).to_png())),
         grid: picture.grid,
         first: picture.first,
         rollout: picture.rollout.clone(),
@@ -166,7 +172,7 @@ mod tests {
         let weights: Vec<f32> = maps.maps().flat_map(|map| map.weights().to_vec()).collect();
         assert_eq!(bytes.len(), weights.len());
         for (byte, weight) in bytes.iter().zip(&weights) {
-            assert!((f32::from(*byte) / 255.0 - weight).abs() <= 1.0 / 255.0, "{byte} of {weight}");
+            assert!(((f32::from(*byte) / 255.0).powi(2) - weight).abs() <= 1.0 / 255.0, "{byte} of {weight}");
         }
         for row in maps.maps().flat_map(|map| map.weights().chunks(7)) {
             assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);

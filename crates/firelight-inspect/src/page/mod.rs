@@ -1,7 +1,7 @@
 //! The page: one file of HTML that shows all maps and loads nothing.
 //!
 //! The script makes everything that can be seen out of the data, which stand in the page as JSON: tokens as text, never as markup, and the
-//! weights of each kind in steps of 1/255, packed by zlib and written in base64. The policy in the head forbids the page to load
+//! square roots of the weights of each kind in steps of 1/255, packed by zlib and written in base64. The policy in the head forbids the page to load
 //! anything, whatever a token says.
 
 mod data;
@@ -62,7 +62,7 @@ fn controls() -> Markup {
     html! {
         div.controls {
             div #kinds role="group" aria-label="kind of attention" {}
-            label { input #relative type="checkbox" checked; " strongest colour at each map's largest weight" }
+            label { input #relative type="checkbox" checked; " strongest colour at each row's largest weight" }
             span #legend { span { "0" } span #ramp {} span #most {} }
         }
     }

@@ -24,15 +24,18 @@ const kind = () => data.kinds[state.kind];
 const keys = () => kind().keys.length;
 const queries = () => kind().queries.length;
 const bytes = (map) => kind().bytes.subarray(map * queries() * keys(), (map + 1) * queries() * keys());
-const weight = () => bytes(state.map)[state.query * keys() + state.key] / 255;
+// A byte is 255 times the square root of its weight, so that small weights differ, too.
+const WEIGHTS = Float32Array.from({ length: 256 }, (_, byte) => (byte / 255) ** 2);
+const row = (map, query) => bytes(map).subarray(query * keys(), (query + 1) * keys());
+const weight = () => WEIGHTS[row(state.map, state.query)[state.key]];
 const name = (map) => `layer ${kind().maps[map][0]}, head ${kind().maps[map][1]}`;
 
-// The colour of each byte, up to the largest of a map or to the whole.
+// The colour of each byte, up to the largest weight of a row or to the whole.
 function colours(largest) {
   const scale = dark.matches ? data.dark : data.light;
   const table = new Uint8ClampedArray(256 * 4);
   for (let byte = 0; byte < 256; byte++) {
-    const place = Math.min(1, byte / Math.max(1, largest)) * (scale.length - 1);
+    const place = Math.min(1, WEIGHTS[byte] / largest) * (scale.length - 1);
     const low = Math.min(scale.length - 2, Math.floor(place));
     for (let channel = 0; channel < 3; channel++) {
       const [from, to] = [scale[low][channel], scale[low + 1][channel]];
@@ -43,24 +46,32 @@ function colours(largest) {
   return table;
 }
 
-function largest(map) {
-  return bytes(map).reduce((most, byte) => Math.max(most, byte), 0);
+function largest(values) {
+  return Math.max(1e-9, WEIGHTS[values.reduce((most, byte) => Math.max(most, byte), 0)]);
 }
 
 // A pixel for each weight.
 function paint(canvas, map) {
-  const [values, table] = [bytes(map), colours(element("relative").checked ? largest(map) : 255)];
   canvas.width = keys();
   canvas.height = queries();
   const image = new ImageData(keys(), queries());
-  values.forEach((byte, place) => image.data.set(table.subarray(byte * 4, byte * 4 + 4), place * 4));
+  const isRelative = element("relative").checked;
+  const whole = colours(1);
+  for (let query = 0; query < queries(); query++) {
+    const values = row(map, query);
+    const table = isRelative ? colours(largest(values)) : whole;
+    values.forEach((byte, key) => image.data.set(table.subarray(byte * 4, byte * 4 + 4), (query * keys() + key) * 4));
+  }
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
 function showKinds() {
   const buttons = data.kinds.map((each, place) => {
     const button = made("button", { type: "button", "aria-pressed": place === state.kind }, each.title);
-    button.addEventListener("click", () => show({ kind: place, map: 0, query: 0, key: 0 }));
+    button.addEventListener("click", () => {
+      show({ kind: place, map: 0, query: 0, key: 0 });
+      element("kinds").children[place].focus();
+    });
     return button;
   });
   element("kinds").replaceChildren(...buttons);
@@ -73,16 +84,16 @@ function showGrid() {
   const nodes = [made("span")];
   for (let head = 0; head < heads; head++) nodes.push(made("span", {}, `head ${head}`));
   let layer = -1;
-  let row = 1;
+  let line = 1;
   kind().maps.forEach(([place, head], map) => {
     if (place !== layer) {
-      [layer, row] = [place, row + 1];
+      [layer, line] = [place, line + 1];
       const label = made("span", {}, `layer ${layer}`);
-      label.style.gridArea = `${row} / 1`;
+      label.style.gridArea = `${line} / 1`;
       nodes.push(label);
     }
     const button = made("button", { type: "button", class: "small", "aria-label": name(map), "data-map": map });
-    button.style.gridArea = `${row} / ${head + 2}`;
+    button.style.gridArea = `${line} / ${head + 2}`;
     button.append(made("canvas"));
     button.addEventListener("click", () => show({ map }));
     nodes.push(button);
@@ -126,7 +137,7 @@ function paintMap() {
   element("map-title").textContent = `${kind().title}, ${name(state.map)}`;
   const scale = (dark.matches ? data.dark : data.light).map((colour) => `rgb(${colour})`);
   element("ramp").style.background = `linear-gradient(to right, ${scale})`;
-  element("most").textContent = ((element("relative").checked ? largest(state.map) : 255) / 255).toFixed(3);
+  element("most").textContent = element("relative").checked ? "the largest of its row" : "1";
 }
 
 function mark(parent, chosen) {
@@ -153,17 +164,16 @@ function showLines() {
   const [left, right] = [wide(kind().queries), wide(kind().keys)];
   const rows = Math.max(queries(), keys());
   const svg = made("svg", { width: left + right + 260, height: rows * height + 8, "font-size": 13 }, undefined, SVG);
-  const most = Math.max(1, largest(state.map));
-  kind().queries.forEach((query, row) => {
-    const group = made("g", { "data-row": row }, undefined, SVG);
-    for (let key = 0; key < keys(); key++) {
-      const byte = bytes(state.map)[row * keys() + key];
+  kind().queries.forEach((_, query) => {
+    const group = made("g", { "data-row": query }, undefined, SVG);
+    const most = largest(row(state.map, query));
+    row(state.map, query).forEach((byte, key) => {
       // Fainter lines cannot be seen, and there would be very many.
-      if (byte < Math.max(1, 0.03 * most)) continue;
-      const [y1, y2] = [row, key].map((place) => place * height + 14);
-      const ends = { x1: left, y1, x2: left + 240, y2, "stroke-opacity": (byte / most).toFixed(3) };
+      if (!byte || WEIGHTS[byte] < 0.03 * most) return;
+      const [y1, y2] = [query, key].map((place) => place * height + 14);
+      const ends = { x1: left, y1, x2: left + 240, y2, "stroke-opacity": (WEIGHTS[byte] / most).toFixed(3) };
       group.append(made("line", ends, undefined, SVG));
-    }
+    });
     svg.append(group);
   });
   const label = (x, anchor, change) => (text, place) => {
@@ -181,7 +191,7 @@ function showLines() {
 function markLines() {
   const groups = [...element("lines").firstChild.children];
   const [rows, labels] = [groups.slice(0, queries()), groups.slice(queries())];
-  rows.forEach((group, row) => group.setAttribute("class", row === state.query ? "strong" : "faint"));
+  rows.forEach((group, query) => group.setAttribute("class", query === state.query ? "strong" : "faint"));
   labels.forEach((group, place) => {
     const isOn = place === state.query || place - queries() === state.key;
     group.setAttribute("class", isOn ? "on" : "");
@@ -206,9 +216,9 @@ function showImages() {
   const picture = kind().picture;
   element("image-view").hidden = !picture;
   if (!picture) return;
-  const row = bytes(state.map).subarray(state.query * keys(), (state.query + 1) * keys());
+  const patches = row(state.map, state.query).subarray(picture.first);
   const caption = `what ${kind().queries[state.query]} reads, ${name(state.map)}`;
-  const figures = [overlaid(picture, [...row.subarray(picture.first)], caption)];
+  const figures = [overlaid(picture, Array.from(patches, (byte) => WEIGHTS[byte]), caption)];
   if (picture.rollout) figures.push(overlaid(picture, picture.rollout, "attention rollout over all layers"));
   element("images").replaceChildren(...figures);
 }
@@ -241,17 +251,19 @@ const within = (value, count) => Math.max(0, Math.min(count - 1, value));
 const STEPS = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 function listen() {
-  element("cells").addEventListener("pointermove", (event) => {
+  const point = (event) => {
     const place = element("cells").firstElementChild.getBoundingClientRect();
     const query = within(Math.floor((event.clientY - place.top) / side()), queries());
     const key = within(Math.floor((event.clientX - place.left) / side()), keys());
     if (query !== state.query || key !== state.key) show({ query, key });
-  });
+  };
+  for (const kind of ["pointerdown", "pointermove"]) element("cells").addEventListener(kind, point);
   element("map").addEventListener("keydown", (event) => {
     const step = STEPS[event.key];
     if (!step) return;
     event.preventDefault();
     show({ query: within(state.query + step[0], queries()), key: within(state.key + step[1], keys()) });
+    element("cursor").scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   element("grid").addEventListener("keydown", (event) => {
     const step = STEPS[event.key];

@@ -231,6 +231,21 @@ fn keys_and_values_of_bf16_are_those_that_were_widened_first() {
     }
 }
 
+/// What a decoder of half precision reads, and a cache of `f16` beside a query of single precision. A result of `bf16` has 8 bits.
+#[test]
+fn queries_and_caches_of_half_precision_are_those_that_were_widened_first() {
+    for (query, cached, tolerance) in [(DType::BF16, DType::BF16, 2e-2), (DType::F32, DType::F16, 1e-5)] {
+        for sizes in [SMALL, TILED, Sizes { q: 1, k: 600, ..SMALL }] {
+            let [q, k, v] = sizes.by_head(&Case::plain()).map(|x| x.inner());
+            let (q, [k, v]) = (q.cast(query), [k, v].map(|x| x.cast(cached)));
+            let [wide_q, wide_k, wide_v] = [&q, &k, &v].map(|x| x.clone().cast(DType::F32));
+            let options = AttentionOptions::default().with_mask(causal_where_it_can_be(sizes));
+            let expected = attention(wide_q, wide_k, wide_v, &options);
+            assert_close(&attention(q, k, v, &options).cast(DType::F32), &expected, tolerance);
+        }
+    }
+}
+
 #[test]
 fn documents_and_chunks_by_hand() {
     // Zero scores: the mean of the values of the own document, up to the own token where the future is hidden.

@@ -78,6 +78,13 @@ impl BlockFormat {
         Self::ALL.into_iter().find(|format| format.name().eq_ignore_ascii_case(name))
     }
 
+    /// The blocks of embeddings and heads beside layers of this format: with `Q4K` those of `Q6K`, as llama.cpp's mixes of `q4_k` have it for the
+    /// head (<https://github.com/ggml-org/llama.cpp>, `src/llama-quant.cpp`), because no later layer makes up for an error of a logit. Differs
+    /// in that an untied embedding is in `Q6K` as well, and that all layers are in `Q4K`.
+    pub fn of_ends(self) -> Self {
+        if self == Self::Q4K { Self::Q6K } else { self }
+    }
+
     /// Numbers of a block.
     pub fn numbers(self) -> usize {
         match self {

@@ -188,7 +188,7 @@ fn in_blocks(numbers: &[f32], format: BlockFormat) -> Vec<u8> {
 /// The type of a tensor: vectors and positions stay as they are, and so do, in half precision, matrices that blocks do not fit.
 fn fitting(name: &str, shape: &[usize], wanted: Format) -> Format {
     let wanted = match wanted {
-        Format::Blocks(BlockFormat::Q4K) if ENDS.contains(&name) => Format::Blocks(BlockFormat::Q6K),
+        Format::Blocks(layers) if ENDS.contains(&name) => Format::Blocks(layers.of_ends()),
         other => other,
     };
     match shape {

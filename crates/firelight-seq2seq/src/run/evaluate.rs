@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn adapters_learn_beside_blocks_and_are_merged() {
+    fn adapters_beside_blocks_are_merged() {
         let home = tempfile::tempdir().unwrap();
         let wide = [("model.d_model", "32"), ("model.d_ff", "32")];
         let request = |out: &str, changes: &[(&str, &str)]| {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::layout::{CHECKPOINTS, CONFIG, METRICS, QUANTIZATION, RECIPE, SESSIONS};
+use super::layout::{CHECKPOINTS, CONFIG, INIT, METRICS, QUANTIZATION, RECIPE, SESSIONS, is_file_of_run, remove_run};
 use super::whole::UNFINISHED;
 use crate::atomic::is_temporary;
 use crate::checkpoint_folder::{WEIGHTS, checkpoint_of, remove};
@@ -31,11 +31,14 @@ pub enum Existing {
 pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError> {
     let mut names = names_in(path)?;
     names.retain(|name| name != LOCK && name != UNFINISHED && !is_temporary(name));
+    if is_half_moved(path) {
+        names.retain(|name| !is_file_of_run(name));
+    }
     let is_run = names.iter().any(|name| name == RECIPE) || config::is_ours(&path.join(CONFIG)) || has_checkpoint(path);
     let found =
         || if names.is_empty() { "it is missing or empty".into() } else { format!("it holds {}", list(&names)) };
     match existing {
-        Existing::Resume | Existing::Continue if is_quantised(path, &names) => {
+        Existing::Resume | Existing::Continue if is_quantised(&names) => {
             Err(super::quantization::not_trained(path).into())
         }
         Existing::Continue if is_begun(path, &names) => Ok(()),
@@ -56,11 +59,16 @@ pub(super) fn check(path: &Path, existing: Existing) -> Result<(), StorageError>
     }
 }
 
-/// Whether a model lies there that was put into blocks of few bits as a whole. A training of adapters beside blocks has checkpoints before
-/// it has last weights.
-fn is_quantised(path: &Path, names: &[String]) -> bool {
+/// Whether a model lies there that was put into blocks of few bits as a whole. A training of adapters beside blocks first notes what it
+/// took over.
+fn is_quantised(names: &[String]) -> bool {
     let has = |file: &str| names.iter().any(|name| name == file);
-    has(QUANTIZATION) && has(WEIGHTS) && !has_checkpoint(path)
+    has(QUANTIZATION) && has(WEIGHTS) && !has(INIT)
+}
+
+/// Whether a process was killed while it moved a whole folder out of the one within, `config.json` last.
+fn is_half_moved(path: &Path) -> bool {
+    path.join(UNFINISHED).join(CONFIG).is_file() && !path.join(CONFIG).exists()
 }
 
 /// Whether a training has left a checkpoint from which it can go on. One without a recipe leaves nothing else.
@@ -80,6 +88,9 @@ fn is_begun(path: &Path, names: &[String]) -> bool {
 
 /// Removes what writers left behind that were killed; whoever holds the lock knows that none is at work.
 pub(super) fn remove_temporaries(path: &Path) -> Result<(), StorageError> {
+    if is_half_moved(path) {
+        remove_run(path)?; // First, for the folder within tells that they are nothing.
+    }
     remove(&path.join(UNFINISHED))?;
     names_in(path)?.iter().filter(|name| is_temporary(name)).try_for_each(|name| {
         let file = path.join(name);
@@ -178,11 +189,11 @@ mod tests {
         assert_eq!(names_in(home.path()).unwrap(), [LOCK]);
     }
 
-    /// Its weights beside the adapters are in blocks, and its last weights come after a checkpoint.
+    /// Its weights beside the adapters are in blocks. A process may be killed between its last weights and its first checkpoint.
     #[test]
     fn a_training_of_adapters_beside_blocks_goes_on() {
         let begun = ["recipe.toml", "config.json", "quantization.json"];
-        let on = [&begun[..], &["model.safetensors", "checkpoints/step-5/state.json"]].concat();
+        let on = [&begun[..], &["init.json", "model.safetensors"]].concat();
         for files in [&begun[..], &on[..]] {
             for existing in [Existing::Resume, Existing::Continue] {
                 drop(ModelFolder::create(folder_with(files).path(), existing).unwrap());

@@ -13,6 +13,7 @@
 //! datasets.json                                                        of datasets that stay where they are
 //! init.json                                                            what was taken over from another run
 //! .lock                                                                held by the process that trains
+//! .firelight-unfinished/                                               what becomes the folder of a model once all of it is there
 //! model.safetensors  state.json                                        weights where a training last ended, and their step
 //! quantization.json                                                    which of them are in blocks of few bits, and in which
 //! adapters.safetensors                                                 its low-rank adapters alone, where it has some
@@ -53,7 +54,7 @@ pub(super) const METRICS: &str = "metrics.jsonl";
 pub(super) const SESSIONS: &str = "sessions.json";
 const REPORT: &str = "report.html";
 const EVENTS: &str = "tensorboard";
-const INIT: &str = "init.json";
+pub(super) const INIT: &str = "init.json";
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
 /// What a run is trained and validated on, what turns it into tokens, and how its model is asked.
@@ -192,6 +193,17 @@ impl ModelFolder {
     }
 }
 
+/// The files of a run in its folder. The two that mark one come last, so that an interrupted removal can be repeated.
+fn files() -> impl Iterator<Item = &'static str> {
+    let learnt = [REPORT, SESSIONS, METRICS, INIT, ADAPTERS, STATE, WEIGHTS, QUANTIZATION];
+    learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE])
+}
+
+/// Whether a run has a file of this name.
+pub(super) fn is_file_of_run(name: &str) -> bool {
+    files().any(|file| file == name)
+}
+
 /// Removes the files of a run and nothing else.
 pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     let checkpoints = path.join(CHECKPOINTS);
@@ -201,9 +213,7 @@ pub(super) fn remove_run(path: &Path) -> Result<(), StorageError> {
     // A folder that holds foreign files is not empty and stays.
     let _ = fs::remove_dir(&checkpoints);
     remove(&path.join(EVENTS))?;
-    // The two files that mark a run go last, so that an interrupted removal can be repeated.
-    let learnt = [REPORT, SESSIONS, METRICS, INIT, ADAPTERS, STATE, WEIGHTS, QUANTIZATION];
-    for file in learnt.into_iter().chain(DATA).chain([CONFIG, RECIPE]).map(|name| path.join(name)) {
+    for file in files().map(|name| path.join(name)) {
         match fs::remove_file(&file) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(StorageError::io("remove", &file)(error));

@@ -80,8 +80,8 @@ pub(super) fn not_trained(folder: &Path) -> InputError {
 /// The error of a weights file with blocks where floats are expected; `parameter` is the first of them.
 pub(crate) fn not_floats(path: &Path, parameter: &str) -> InputError {
     let problem = format!(
-        "holds `{parameter}` in blocks of few bits where floats are expected: `firelight generate`, `chat` and `score` read them, with \
-         the quantization.json of their folder"
+        "holds `{parameter}` in blocks of few bits where floats are expected: commands that ask or measure the model read them, with the \
+         quantization.json of their folder"
     );
     let merged = ", or, of a run with low-rank adapters, what `firelight merge` writes";
     let advice = format!("for anything else take the model that was quantised{OF_GGUF}{merged}");

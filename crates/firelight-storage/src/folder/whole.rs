@@ -13,12 +13,12 @@ use crate::listing::names_in;
 use crate::lock::LOCK;
 
 /// The folder within, in which a run folder is written. One that is left of a process that was killed counts as nothing.
-pub(super) const UNFINISHED: &str = ".unfinished";
+pub(super) const UNFINISHED: &str = ".firelight-unfinished";
 
 impl ModelFolder {
     /// Makes the folder of a model, which must be new or empty, whole or not at all. `fill` writes the files of a hidden folder within; they
-    /// become those of the run folder when all of them are there, `config.json` last. If something fails, nothing of it is left, and if the
-    /// process is killed, nothing that the next attempt minds.
+    /// become those of the run folder when all of them are there, `config.json` last. If something fails, nothing of it is left but folders above
+    /// it, and if the process is killed, nothing that the next attempt minds.
     ///
     /// # Errors
     /// Returns the error of `fill`, or as [`create`](Self::create) with [`Existing::Refuse`].
@@ -86,9 +86,14 @@ impl ModelFolder {
     fn clear(self, was_there: bool) {
         let path = self.path.clone();
         let _ = remove(&path.join(UNFINISHED)).and_then(|()| remove_run(&path));
-        drop(self); // An open lock file cannot be removed everywhere.
-        if !was_there {
-            let _ = fs::remove_file(path.join(LOCK)).and_then(|()| fs::remove_dir(&path));
+        if was_there {
+            return;
+        }
+        // While it is held, so that nobody takes it in between; afterwards where an open file cannot be removed.
+        let removed = fs::remove_file(path.join(LOCK)).is_ok();
+        drop(self);
+        if removed || fs::remove_file(path.join(LOCK)).is_ok() {
+            let _ = fs::remove_dir(&path);
         }
     }
 }
@@ -145,6 +150,19 @@ mod tests {
         ModelFolder::check(home.path(), Existing::Refuse).unwrap();
         ModelFolder::create_whole(home.path(), write).unwrap();
         assert!(!within.exists() && !home.path().join("model.safetensors").exists());
+    }
+
+    #[test]
+    fn a_folder_that_was_half_moved_out_is_made_again() {
+        let home = tempfile::tempdir().unwrap();
+        let within = home.path().join(UNFINISHED);
+        fs::create_dir(&within).unwrap();
+        for file in [home.path().join("model.safetensors"), home.path().join("tokenizer.json"), within.join(CONFIG)] {
+            fs::write(file, "{}").unwrap();
+        }
+        ModelFolder::check(home.path(), Existing::Refuse).unwrap();
+        ModelFolder::create_whole(home.path(), write).unwrap();
+        assert_eq!(names_in(home.path()).unwrap(), [LOCK, "config.json", "quantization.json", "tokenizer.json"]);
     }
 
     #[test]

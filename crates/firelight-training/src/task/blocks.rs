@@ -15,7 +15,7 @@ use super::run::frozen;
 use super::{RecipeOf, Task};
 use crate::Problem;
 use crate::freeze::is_frozen;
-use crate::path::{Parameter, parameters_of, shapes_of};
+use crate::path::{Parameter, listed, parameters_of, shapes_of};
 
 /// The formats of the matrices that go into blocks, by their paths: those that are not trained, where there are adapters. A model that has
 /// blocks already tells those.
@@ -30,9 +30,20 @@ pub(super) fn of_base<T: Task>(
 }
 
 /// The weights that have an adapter beside them, which are not trained whatever a recipe says.
-fn adapted<M: Module>(model: &M) -> BTreeSet<String> {
+pub(super) fn adapted<M: Module>(model: &M) -> BTreeSet<String> {
     let paths = shapes_of(model).into_iter().map(|(path, _)| path);
     paths.filter_map(|path| Some(format!("{}.weight", path.rsplit_once(".adapter.")?.0))).collect()
+}
+
+/// A model whose base is in the blocks that it will go into, none of which is read: to count, without the floats of the whole model in memory.
+pub(super) fn planned<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> T::Net {
+    let model = T::model(config, recipe.seed, device);
+    let names = names(of_base::<T>(recipe, config, &model));
+    if names.is_empty() { model } else { T::model_in_blocks(config, recipe.seed, device, &names).unwrap_or(model) }
+}
+
+fn names(formats: BTreeMap<String, BlockFormat>) -> BTreeMap<String, String> {
+    formats.into_iter().map(|(path, format)| (path, format.name().to_string())).collect()
 }
 
 /// What is wrong with a recipe that asks for blocks.
@@ -74,16 +85,30 @@ pub(super) fn size<M: Module>(model: &M, formats: &BTreeMap<String, BlockFormat>
     sizes.fold((0, 0), |(numbers, bytes), (more, of_these)| (numbers + more, bytes + of_these))
 }
 
-/// Notes in the run folder which weights of `model` are in blocks.
+/// Notes in the run folder which weights of `model` are in blocks, and tells which of the others could not be.
 pub(super) fn note<T: Task>(
     folder: &ModelFolder,
     recipe: &RecipeOf<T>,
     config: &T::Config,
     model: &T::Net,
 ) -> Result<(), StorageError> {
-    let formats = of_base::<T>(recipe, config, model);
-    let names: BTreeMap<_, _> = formats.into_iter().map(|(path, format)| (path, format.name().to_string())).collect();
-    if names.is_empty() { Ok(()) } else { folder.write_quantization(&names) }
+    let names = names(of_base::<T>(recipe, config, model));
+    if names.is_empty() {
+        return Ok(());
+    }
+    let (frozen, beside) = (frozen::<T>(recipe, config, model), adapted(model));
+    let is_base = |path: &str| is_frozen(&frozen, path) || beside.contains(path);
+    let is_kept = |(path, shape): &(String, Vec<usize>)| {
+        shape.len() == 2 && path.ends_with(".weight") && !names.contains_key(path) && is_base(path)
+    };
+    let kept: Vec<String> = shapes_of(model).into_iter().filter(is_kept).map(|(path, _)| path).collect();
+    if !kept.is_empty() {
+        log::warn!(
+            "init.quantize leaves floats, of routers or of rows that are not of whole blocks: {}",
+            listed(&kept)
+        );
+    }
+    folder.write_quantization(&names)
 }
 
 /// A model of a run whose weights are to be read, in blocks where those of the run are.
@@ -99,10 +124,10 @@ pub(super) fn built<T: Task>(
 /// The model of a run with the weights of a file of it. On any device but flex blocks become floats.
 pub(super) fn load<T: Task>(
     folder: &ModelFolder,
-    config: &T::Config,
+    (config, seed): (&T::Config, u64),
     weights: &Path,
     device: &Device,
 ) -> Result<T::Net, StorageError> {
-    let build = |names: &BTreeMap<String, String>| T::model_in_blocks(config, 0, device, names);
+    let build = |names: &BTreeMap<String, String>| T::model_in_blocks(config, seed, device, names);
     folder.load_model((weights, FloatDType::F32), build, |model| T::onto_device(model, device))
 }

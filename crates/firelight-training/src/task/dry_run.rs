@@ -11,7 +11,7 @@ use indicatif::HumanDuration;
 
 use super::begin::Plan;
 use super::run::{cost_of, frozen, training_module};
-use super::{DataModule, Estimate, RunRequest, Task, start};
+use super::{DataModule, Estimate, RunRequest, Task, blocks, start};
 use crate::evaluate::device_of;
 use crate::{Trainable, Trainer, TrainingError, TrainingModule, freeze};
 
@@ -48,7 +48,7 @@ impl<T: Task> DryRun<T> {
     /// What the training would cost.
     pub fn estimate(&self) -> Estimate {
         let Plan { recipe, config, .. } = &self.plan;
-        cost_of::<T>(recipe, config, &self.device, || T::model(config, recipe.seed, &self.device))
+        cost_of::<T>(recipe, config, &self.device, || blocks::planned::<T>(recipe, config, &self.device))
     }
 
     /// Takes a few steps of the training and forgets them.

@@ -6,7 +6,7 @@ use burn::tensor::Device;
 
 use super::begin::Plan;
 use super::run::cost_by_paths;
-use super::{RecipeOf, Task};
+use super::{Estimate, RecipeOf, Task};
 use crate::{Problem, Recipe};
 
 /// What a device may have whose memory is not known: 1 TiB, more than any has today.
@@ -23,7 +23,7 @@ pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device) -> Option<Problem>
 /// The same, where there are `limit` bytes.
 fn check_within<T: Task>(limit: usize, plan: &Plan<T>, device: &Device) -> Option<Problem> {
     let Plan { recipe, corpus, config } = plan;
-    let bytes = cost_by_paths::<T>(recipe, config, device).bytes();
+    let bytes = bytes::<T>(limit, recipe, config, device);
     if bytes <= limit {
         return None;
     }
@@ -89,6 +89,12 @@ fn smaller<T: Task>(
     found
 }
 
+/// About the bytes of a training. No model is built whose parameters alone are more than `limit`, at four bits each.
+fn bytes<T: Task>(limit: usize, recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> usize {
+    let all = Estimate::of::<T>(recipe, config, device);
+    if all.parameters / 2 > limit { all.bytes() } else { cost_by_paths::<T>(recipe, config, device).bytes() }
+}
+
 /// Whether the recipe `text` is one whose training fits, with this value of a key.
 fn fits<T: Task>(
     limit: usize,
@@ -100,7 +106,7 @@ fn fits<T: Task>(
     let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
     let fits = |recipe: RecipeOf<T>| {
         let config = T::config(&recipe, corpus, key.as_ref()).ok()?;
-        Some(cost_by_paths::<T>(&recipe, &config, device).bytes() <= limit)
+        Some(bytes::<T>(limit, &recipe, &config, device) <= limit)
     };
     changed.ok().and_then(fits).unwrap_or(false)
 }

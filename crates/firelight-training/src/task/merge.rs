@@ -32,7 +32,7 @@ pub fn merge<T: Task>(
         let problem = "describes a model without adapters: its weights are whole already, use the run as it is";
         return Err(TrainingError::from(InputError::in_file(&run.config(), problem)).into());
     }
-    let model = blocks::load::<T>(&run, &config, &run.weights(checkpoint)?, device)?;
+    let model = blocks::load::<T>(&run, (&config, 0), &run.weights(checkpoint)?, device)?;
     let (config, merged) = T::merged(&config, model);
     ModelFolder::create_whole(out, |folder| {
         run.hand_on(folder)?;

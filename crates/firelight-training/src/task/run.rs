@@ -79,7 +79,7 @@ impl<T: Task> Run<T> {
     /// As [`prepare`](Self::prepare), as far as recipe and data go.
     pub fn estimate(request: &RunRequest) -> Result<Estimate, T::Error> {
         let Plan { recipe, config, .. } = Plan::<T>::new(request)?;
-        Ok(cost_of::<T>(&recipe, &config, &request.device, || T::model(&config, recipe.seed, &request.device)))
+        Ok(cost_of::<T>(&recipe, &config, &request.device, || blocks::planned::<T>(&recipe, &config, &request.device)))
     }
 
     fn begin(request: &RunRequest) -> Result<Self, T::Error> {
@@ -335,6 +335,7 @@ pub(super) fn cost_by_paths<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, d
     let model = T::model(config, recipe.seed, device);
     let frozen = frozen::<T>(recipe, config, &model);
     let blocks = blocks::size(&model, &blocks::of_base::<T>(recipe, config, &model));
+    let frozen = [frozen, blocks::adapted(&model).into_iter().collect()].concat(); // whatever a recipe says
     estimate.of_part(&recipe.training, (model.num_params(), blocks), trained_by_paths(&model, &frozen))
 }
 

@@ -151,7 +151,7 @@ fn parameters<T: Task>(
     device: &Device,
 ) -> Result<Parameters, T::Error> {
     if let (Some(config), Some(run)) = (config.filter(|config| T::has_adapters(config)), &source.run) {
-        let model = blocks::load::<T>(run, config, &source.path, device)?;
+        let model = blocks::load::<T>(run, (config, 0), &source.path, device)?;
         return Ok(Parameters::of_base(&T::merged(config, model).1, &source.path));
     }
     let found = Parameters::open(&source.path)?;

@@ -42,7 +42,7 @@ impl<T: Task> TrainedRun<T> {
         let (config, found) = (folder.read_config(T::NAME)?, folder.find(&Checkpoint::Last)?);
         let corpus = T::DataModule::open(&recipe, &folder)?;
         let recipe = recipe.clone().over(corpus.batches_per_epoch(&recipe)?);
-        let model = blocks::load::<T>(&folder, &config, &found.path, device)?;
+        let model = blocks::load::<T>(&folder, (&config, recipe.seed), &found.path, device)?;
         let evaluation = newest_evaluation(&folder)?;
         let steps = found.step.or(evaluation.map(|newest| newest.step)).unwrap_or(0);
         let (best, planned) = (best_in(&folder)?, recipe.training.steps);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn adapters_learn_beside_blocks_and_are_merged() {
+    fn adapters_beside_blocks_are_merged() {
         let home = tempfile::tempdir().unwrap();
         let data = home.path().join("data");
         folder(&data, 4);

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::failure::{Mistake, USER};
+
 /// Leaves the headings out, which an earlier process has printed.
 const NO_HEADINGS: &str = "--no-headings";
 
@@ -18,7 +20,9 @@ pub(super) fn repeat(option: &str, values: &[u32]) -> Result<()> {
     values.iter().enumerate().try_for_each(|(index, &value)| {
         let arguments = with_one(&given, option, value, index > 0).with_context(|| format!("{option} was given"))?;
         let status = Command::new(env::current_exe()?).args(arguments).status()?;
-        ensure!(status.success(), "the measurement with {option} {value} failed");
+        let failed = || format!("the measurement with {option} {value} failed");
+        ensure!(status.code() != Some(USER.into()), Mistake(failed()));
+        ensure!(status.success(), failed());
         Ok(())
     })
 }

@@ -124,7 +124,7 @@ fn a_run_begins_from_another_one_at_another_image_size_and_with_adapters() {
 }
 
 #[test]
-fn adapters_learn_beside_blocks_and_are_merged() {
+fn adapters_beside_blocks_are_merged() {
     let home = tempfile::tempdir().unwrap();
     let wide = [("model.d_model", "32"), ("model.d_ff", "32"), ("model.patch_size", "8")];
     let of_run = |out: &str, more: &[(&str, &str)]| {
@@ -141,11 +141,11 @@ fn adapters_learn_beside_blocks_and_are_merged() {
     let (run, out) = (home.path().join("run"), home.path().join("merged"));
     firelight_training::merge::<Captioning>(&run, &Checkpoint::Last, &out, &Device::flex()).unwrap();
     let image = trained.corpus.validation().images.image(0);
-    let captions = |folder: &Path| {
+    let score = |folder: &Path| {
         let captioner = Captioner::load_from(folder, &Checkpoint::Last, &Device::flex()).unwrap();
-        captioner.caption(std::slice::from_ref(&image), 1).unwrap().len()
+        captioner.caption(std::slice::from_ref(&image), 1).unwrap()[0].score
     };
-    assert_eq!([captions(&run), captions(&out)], [1, 1]);
+    assert_close(&[score(&run)], &[score(&out)], 0.05); // Products with blocks round what they multiply.
 }
 
 #[test]
