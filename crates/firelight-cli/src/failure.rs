@@ -64,7 +64,8 @@ fn silence_panics() {
     }
 }
 
-fn panic_message(payload: &(dyn Any + Send)) -> &str {
+/// What a panic said.
+pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no message")
 }
@@ -74,7 +75,8 @@ fn is_closed_pipe(error: &Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-fn is_user_error(error: &Error) -> bool {
+/// Whether the user can mend it.
+pub(crate) fn is_user_error(error: &Error) -> bool {
     let judgements = [
         error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<Mistake>().map(|_| true),
@@ -92,7 +94,7 @@ fn is_user_error(error: &Error) -> bool {
 }
 
 /// What went wrong, a line for each problem.
-fn problems(error: &Error) -> Vec<String> {
+pub(crate) fn problems(error: &Error) -> Vec<String> {
     match error.downcast_ref::<clap::Error>() {
         Some(usage) => vec![usage_message(&usage.to_string(), &called(std::env::args()))],
         None => firelight::problems(error.as_ref()).iter().map(|problem| one_line(problem)).collect(),

@@ -12,6 +12,7 @@ mod classification;
 mod crash;
 mod devices;
 mod evaluate;
+mod experiments;
 mod generate;
 mod inspect;
 #[cfg(unix)]

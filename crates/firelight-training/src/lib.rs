@@ -15,6 +15,8 @@
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
 //!
+//! [`experiments`] compares many runs of one recipe: grids, statistics over seeds, scaling laws.
+//!
 //! The parts work alone too: [`OptimizerConfig::init`] and [`ScheduleConfig::init`] fit a plain Burn `Learner`.
 //!
 //! ```
@@ -37,6 +39,7 @@ mod error;
 mod evaluate;
 mod evaluator;
 mod events;
+pub mod experiments;
 mod fit;
 mod freeze;
 mod gradients;

@@ -72,17 +72,27 @@ impl Chart {
     /// assert!(chart.to_svg().starts_with("<svg"));
     /// ```
     pub fn to_svg(&self) -> String {
+        self.svg(true)
+    }
+
+    /// The same with a horizontal axis from the first point to the last, of numbers that count nothing.
+    pub fn to_svg_of_points(&self) -> String {
+        self.svg(false)
+    }
+
+    fn svg(&self, from_zero: bool) -> String {
         let curves: Vec<Curve> =
             self.curves.iter().map(Curve::thinned).filter(|curve| !curve.points.is_empty()).collect();
         let mut svg = String::new();
         // Drawing into a string fails only where a font is missing, and SVG leaves fonts to its reader.
-        let _ = self.draw(&curves, &mut svg);
+        let _ = self.draw(&curves, from_zero, &mut svg);
         dashed(svg)
     }
 
     fn draw<'a>(
         &self,
         curves: &[Curve],
+        from_zero: bool,
         svg: &'a mut String,
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
@@ -90,7 +100,8 @@ impl Chart {
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
         // Counts begin at 0, so that a single point stands where the run is and not in the middle of twice as long a one.
-        let x = bounds(points().map(|point| point.0).chain([0.0]), 0.0);
+        let (zero, margin) = if from_zero { (Some(0.0), 0.0) } else { (None, 0.05) };
+        let x = bounds(points().map(|point| point.0).chain(zero), margin);
         let y = bounds(points().map(|point| point.1), 0.05);
         let [across, up] = [&x, &y].map(|range| range.end - range.start);
         let mut chart =
@@ -99,7 +110,7 @@ impl Chart {
             .configure_mesh()
             .x_desc(&self.x_label)
             .y_desc(&self.y_label)
-            .x_labels((across as usize).saturating_add(1).clamp(2, TICKS))
+            .x_labels(if from_zero { (across as usize).saturating_add(1).clamp(2, TICKS) } else { TICKS })
             .y_label_formatter(&|value| tick(*value, up))
             .x_label_formatter(&|value| tick(*value, across))
             .light_line_style(TRANSPARENT)
@@ -202,6 +213,18 @@ mod tests {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         assert!(svg.ends_with("</svg>\n") && !svg.contains("http://localhost"));
+    }
+
+    #[test]
+    fn numbers_that_count_nothing_begin_where_the_points_do() {
+        let curve = Curve { name: "loss".into(), points: vec![(100.0, 2.0), (101.0, 1.0)] };
+        let chart = Chart { x_label: "size".into(), y_label: "nats".into(), curves: vec![curve] };
+        let first_x = |svg: &str| -> f64 {
+            let circle = svg.split("<circle cx=\"").nth(1).unwrap();
+            circle.split('"').next().unwrap().parse().unwrap()
+        };
+        assert!(first_x(&chart.to_svg_of_points()) + 200.0 < first_x(&chart.to_svg()));
+        assert!(Chart { curves: Vec::new(), ..chart }.to_svg_of_points().ends_with("</svg>\n"));
     }
 
     #[test]

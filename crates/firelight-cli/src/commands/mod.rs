@@ -15,6 +15,7 @@ mod devices;
 mod embed;
 mod embedder;
 mod evaluate;
+mod experiments;
 mod export;
 mod fill_mask;
 mod forward;
@@ -54,6 +55,9 @@ use crate::output;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     Train(train::Train),
+    Ablate(experiments::Ablate),
+    Sweep(experiments::Sweep),
+    Scale(experiments::Scale),
     Generate(Box<generate::Generate>),
     Chat(chat::Chat),
     Translate(translate::Translate),
@@ -97,6 +101,9 @@ impl Command {
     pub(crate) fn run(self) -> Result<()> {
         match self {
             Self::Train(command) => command.run(),
+            Self::Ablate(command) => command.run(),
+            Self::Sweep(command) => command.run(),
+            Self::Scale(command) => command.run(),
             Self::Generate(command) => command.run(),
             Self::Chat(command) => command.run(),
             Self::Translate(command) => command.run(),

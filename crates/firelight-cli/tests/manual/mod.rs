@@ -75,6 +75,9 @@ fn a_file_comes_before_the_embedded_recipe_of_its_name() {
 fn help_wraps_between_words_and_has_examples_behind() {
     for command in [
         "train",
+        "ablate",
+        "sweep",
+        "scale",
         "generate",
         "chat",
         "translate",

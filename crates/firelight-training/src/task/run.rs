@@ -13,12 +13,13 @@ use super::begin::{Plan, read_beside, read_recipe};
 use super::embedded::unnamed;
 use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun, blocks, start};
 use crate::checkpoint::write_json;
+use crate::config::LOSS;
 use crate::freeze::{trained_beside, trained_by_paths};
-use crate::path::{fits, shapes_of};
+use crate::path::{fits, parameters_of, shapes_of};
 use crate::sessions::SessionLog;
 use crate::{
-    Extension, FitInput, InitReport, MetricsLog, Observer, StartPoint, TrainingConfig, TrainingError, TrainingModule,
-    ValidationLoss, fit, resume_point,
+    Extension, FitInput, InitReport, MetricsLog, Observer, Score, StartPoint, TrainingConfig, TrainingError,
+    TrainingModule, ValidationLoss, fit, resume_point,
 };
 
 /// Where runs go when no folder is named.
@@ -99,7 +100,8 @@ impl<T: Task> Run<T> {
     /// Begins a run again that was stopped while its folder was being filled.
     fn begin_again(folder: ModelFolder, request: &RunRequest) -> Result<Self, T::Error> {
         let mut again = request.clone();
-        again.recipe = again.recipe.or(Some(folder.recipe())).filter(|path| path.is_file());
+        // A recipe that is named may be a built-in one, which is no file.
+        again.recipe = again.recipe.or_else(|| Some(folder.recipe()).filter(|path| path.is_file()));
         again.existing = Existing::Force;
         drop(folder); // The new run takes the folder's lock.
         Self::begin(&again)
@@ -174,6 +176,22 @@ impl<T: Task> Run<T> {
     /// The parameters of the model by part.
     pub fn parameters(&self) -> Vec<(String, usize)> {
         T::parameters(&self.task.model)
+    }
+
+    /// The parameters without those that have a row for each token or position ([`Task::ROWS`]), which Kaplan et al. 2020 leave out of
+    /// the size of a model (section 2.1, <https://arxiv.org/abs/2001.08361>).
+    pub fn non_embedding_parameters(&self) -> usize {
+        let has_rows = |path: &str| T::ROWS.iter().any(|(pattern, _)| fits(pattern, path));
+        let parameters = parameters_of(&self.task.model);
+        let others = parameters.iter().filter(|parameter| !has_rows(&parameter.path));
+        others.map(|parameter| parameter.shape.iter().product::<usize>()).sum()
+    }
+
+    /// What decides which evaluation is the best, `training.monitor`: the loss, or a score of the task.
+    pub fn monitored(&self) -> Score {
+        let scores = T::evaluator(&self.corpus, &self.recipe).scores();
+        let found = scores.into_iter().find(|score| score.name == self.recipe.training.monitor);
+        found.unwrap_or(Score::lower(LOSS))
     }
 
     /// What the training is going to cost.
@@ -381,6 +399,14 @@ mod tests {
             let blocks = passes(&[("training.recompute", "blocks")]);
             assert!(blocks.iter().all(|(switches, _)| switches.recompute_blocks), "{blocks:?}");
         }
+    }
+
+    #[test]
+    fn a_run_tells_its_size_and_what_decides_about_it() {
+        let (_home, request) = request(&[]);
+        let run = Run::<Toy>::prepare(&request).unwrap();
+        assert_eq!(run.non_embedding_parameters(), 2, "a line has no rows for tokens");
+        assert_eq!(run.monitored(), Score::lower("loss"));
     }
 
     #[test]
