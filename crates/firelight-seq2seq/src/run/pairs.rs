@@ -380,6 +380,15 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_begins_in_an_empty_folder_has_the_built_in_recipe_that_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let request = RunRequest::new(&Device::default()).with_recipe("copy").with_out(home.path().join("run"));
+        let request = request.with_override("data.toy_pairs", 40).with_override("training.batch_size", 4);
+        let run = Run::prepare(&request.with_existing(Existing::Continue)).unwrap();
+        assert!(run.corpus.training().iter().all(|pair| pair.source == pair.target), "these are copies, and no dates");
+    }
+
+    #[test]
     fn a_run_reads_the_file_of_sources_and_the_one_of_targets() {
         let home = tempfile::tempdir().unwrap();
         let [source, target, short] = ["s", "t", "short"].map(|name| home.path().join(name));
