@@ -13,6 +13,7 @@ mod crash;
 mod devices;
 mod evaluate;
 mod experiments;
+mod explain;
 mod generate;
 mod inspect;
 #[cfg(unix)]

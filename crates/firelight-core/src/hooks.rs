@@ -27,6 +27,8 @@ use std::mem::take;
 /// | path in a stack | shape | what it is |
 /// |---|---|---|
 /// | `embedding` | `[B, T, D]` | the residual stream that the first layer reads |
+/// | `blocks.N.attention.query` | `[B, H, T, E]` | the queries, after norm and rotation, where the mixer is [`Attention`](crate::Attention) |
+/// | `blocks.N.attention.key`, `.value` | `[B, G, T, E]` | the keys, likewise, and the values, of the tokens of the pass |
 /// | `blocks.N.attention.weights` | `[B, H, T, K]` | the attention weights, dropout included |
 /// | `blocks.N.attention.heads` | `[B, H, T, W]` | what the heads found, as the output projection reads it: `z` |
 /// | `blocks.N.attention.output` | `[B, T, D]` | what the token mixer adds to the residual stream, after norm, scale and dropout |
@@ -167,7 +169,7 @@ impl Hooks {
     /// let model = TransformerConfig::new(16, 4, 1).init(&Device::flex());
     /// let x = Tensor::<3>::ones([1, 3, 16], &Device::flex());
     /// let paths = Hooks::paths_of(|pass| model.forward(x, &SequenceInput::default(), pass));
-    /// assert_eq!(paths[..2], ["embedding", "blocks.0.attention.weights"]);
+    /// assert_eq!(paths[..2], ["embedding", "blocks.0.attention.query"]);
     /// assert_eq!(paths.last().map(String::as_str), Some("final_norm"));
     /// ```
     pub fn paths_of<T>(forward: impl FnOnce(&mut Pass) -> T) -> Vec<String> {

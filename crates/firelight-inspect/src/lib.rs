@@ -7,6 +7,10 @@
 //! 3. [`page`](fn@page) (page/) writes HTML that loads nothing, [`svg`](fn@svg) (svg.rs) and [`picture`] (raster.rs) draw, [`text`] (terminal.rs) is
 //!    for a terminal.
 //!
+//! Beside them, of a [`TextModel`] (text_model.rs), which is a language model or a text encoder: [`explain`](fn@explain) (explain/) shows its numbers
+//! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table.rs) scores all heads, and [`prune_heads`] (prune.rs) takes some
+//! out; [`PatchGrid`] (patch.rs) finds where two texts part.
+//!
 //! A weight says how much of a token's value another token takes in one head. It is no proof of what a model relies on.
 //!
 //! ```
@@ -21,22 +25,32 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod asked;
+mod explain;
+mod head_table;
 mod labels;
 mod maps;
 mod models;
 mod page;
+mod patch;
+mod prune;
 mod raster;
 mod scale;
 mod selection;
 mod svg;
 mod terminal;
+mod text_model;
 
 pub use asked::Asked;
+pub use explain::{Explanation, Step, Table, TableKind, explain, worked_examples};
+pub use head_table::{HeadScore, HeadTable, ScoredHead};
 pub use labels::{shown, token_labels};
 pub use maps::{AttentionKind, AttentionMaps, Map, Picture};
 pub use models::{Attends, open};
 pub use page::page;
+pub use patch::{PatchGrid, PatchQuestion};
+pub use prune::prune_heads;
 pub use raster::picture;
 pub use selection::Selection;
 pub use svg::svg;
 pub use terminal::text;
+pub use text_model::{ReadText, TextModel};

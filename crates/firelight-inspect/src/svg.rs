@@ -44,7 +44,7 @@ pub fn svg(maps: &[AttentionMaps]) -> String {
 }
 
 /// A drawing of this size; `body` is what stands on the paper.
-fn document(width: usize, height: usize, body: &str) -> String {
+pub(crate) fn document(width: usize, height: usize, body: &str) -> String {
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
          font-family=\"sans-serif\" font-size=\"{LETTERS}\" fill=\"#222222\">\n<rect width=\"{width}\" height=\"{height}\" \
@@ -52,7 +52,7 @@ fn document(width: usize, height: usize, body: &str) -> String {
     )
 }
 
-fn text(body: &mut String, attributes: &str, label: &str) {
+pub(crate) fn text(body: &mut String, attributes: &str, label: &str) {
     // Writing into a string cannot fail.
     let _ = writeln!(body, "<text {attributes}>{}</text>", escaped(label));
 }
@@ -141,7 +141,7 @@ fn shade(weight: f32, largest: f32) -> Colour {
     colour(if largest > 0.0 { weight / largest } else { 0.0 })
 }
 
-fn hex([red, green, blue]: Colour) -> String {
+pub(crate) fn hex([red, green, blue]: Colour) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
@@ -150,14 +150,14 @@ fn labels(tokens: &[String]) -> Vec<String> {
     tokens.iter().map(|token| shortened(&shown(token))).collect()
 }
 
-fn shortened(label: &str) -> String {
+pub(crate) fn shortened(label: &str) -> String {
     match label.chars().count() <= LABEL {
         true => label.into(),
         false => label.chars().take(LABEL - 1).chain(['\u{2026}']).collect(),
     }
 }
 
-fn longest(labels: &[String]) -> usize {
+pub(crate) fn longest(labels: &[String]) -> usize {
     labels.iter().map(|label| label.chars().count()).max().unwrap_or(0)
 }
 

@@ -6,7 +6,7 @@ use crate::labels::shown;
 use crate::maps::{AttentionMaps, Map};
 
 /// Columns of a terminal.
-const WIDTH: usize = 80;
+pub(crate) const WIDTH: usize = 80;
 
 /// The longest label beside a row, and letters of a label above a column.
 const BESIDE: usize = 12;
@@ -84,13 +84,13 @@ fn shade(weight: f32, largest: f32) -> &'static str {
     SHADES[(share * (SHADES.len() - 1) as f32).round() as usize]
 }
 
-fn push_line(found: &mut String, line: &str) {
+pub(crate) fn push_line(found: &mut String, line: &str) {
     found.push_str(line.trim_end());
     found.push('\n');
 }
 
 /// A label in at most so many columns.
-fn fitted(label: &str, columns: usize) -> Vec<char> {
+pub(crate) fn fitted(label: &str, columns: usize) -> Vec<char> {
     let mut left = columns;
     let fits = |character: &char| {
         let fits = columns_of(*character) <= left;
@@ -100,16 +100,16 @@ fn fitted(label: &str, columns: usize) -> Vec<char> {
     label.chars().take_while(fits).collect()
 }
 
-fn padded(label: &[char], columns: usize) -> String {
+pub(crate) fn padded(label: &[char], columns: usize) -> String {
     label.iter().copied().chain(std::iter::repeat_n(' ', columns.saturating_sub(wide(label)))).collect()
 }
 
-fn wide(label: &[char]) -> usize {
+pub(crate) fn wide(label: &[char]) -> usize {
     label.iter().map(|character| columns_of(*character)).sum()
 }
 
 /// Columns of a character in a terminal, and rather more than less: from the Hangul letters on it may be two.
-fn columns_of(character: char) -> usize {
+pub(crate) fn columns_of(character: char) -> usize {
     let is_narrow = matches!(character, '\0'..='\u{10ff}' | '\u{1e00}'..='\u{22ff}' | '\u{2400}'..='\u{25fc}' | '\u{27e8}' | '\u{27e9}');
     if is_narrow { 1 } else { 2 }
 }

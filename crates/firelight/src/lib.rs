@@ -21,7 +21,7 @@
 //! | [`seq2seq`] | encoder-decoders: train, evaluate, translate |
 //! | `vision` | vision transformers: train, evaluate, classify (feature `images`) |
 //! | [`generation`] | decoding for every autoregressive model |
-//! | `inspect` | attention maps of any model, as pages, pictures and text (feature `inspect`) |
+//! | `inspect` | attention maps of any model, and its numbers step by step, as pages, pictures and text (feature `inspect`) |
 //! | `training` | optimiser, schedule, checkpoints, the loop through Burn's Learner (feature `train`) |
 //! | [`storage`] | what lies on disk: run folders, weights, atomic writes |
 //! | [`device`] | which backend and which device the tensors live on |

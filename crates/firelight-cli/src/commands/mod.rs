@@ -16,17 +16,22 @@ mod embed;
 mod embedder;
 mod evaluate;
 mod experiments;
+mod explain;
 mod export;
 mod fill_mask;
 mod forward;
 mod generate;
 mod guessing;
+mod heads;
 mod import;
 mod inspect;
 mod long_texts;
 mod man;
 mod merge;
+mod out_file;
+mod patch;
 mod precision;
+mod prune_heads;
 mod quantize;
 mod recipes;
 mod report;
@@ -78,6 +83,10 @@ pub(crate) enum Command {
     Quantize(quantize::Quantize),
     Bench(bench::Bench),
     Visualize(visualize::Visualize),
+    Explain(explain::Explain),
+    Heads(heads::Heads),
+    PruneHeads(prune_heads::PruneHeads),
+    Patch(patch::Patch),
     Devices(devices::Devices),
     Recipes(recipes::Recipes),
     Completions(completions::Completions),
@@ -124,6 +133,10 @@ impl Command {
             Self::Quantize(command) => command.run(),
             Self::Bench(command) => command.run(),
             Self::Visualize(command) => command.run(),
+            Self::Explain(command) => command.run(),
+            Self::Heads(command) => command.run(),
+            Self::PruneHeads(command) => command.run(),
+            Self::Patch(command) => command.run(),
             Self::Devices(command) => command.run(),
             Self::Recipes(command) => command.run(),
             Self::Completions(command) => command.run(),

@@ -39,6 +39,16 @@ impl TrainedModel {
         Ok(self.run_dir.get_or_init(|| found))
     }
 
+    /// Whether the user called the model so.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        self.model.as_os_str() == name
+    }
+
+    /// The device that was asked for, of a command without a model.
+    pub(super) fn chosen_device(&self) -> Result<Device> {
+        Ok(device::choose(self.device.as_deref())?.device)
+    }
+
     /// Takes the floats of a GGUF file from now on, as a command does that cannot read blocks.
     pub(super) fn of_floats(&self) -> Result<&Self> {
         let found = converted_to_floats(&self.model)?;

@@ -99,9 +99,9 @@ impl Attention {
     pub fn forward(&self, x: Tensor<3>, context: &AttentionContext, pass: &mut LayerPass) -> Tensor<3> {
         let gate = self.gate.as_ref().map(|gate| gate.forward(x.clone()));
         let [query, key, value] = self.projection.project(x);
-        let query = rotate(self.queries(query), context); // [B, H, T, E]
-        let key = rotate(self.keys(key), context); // [B, G, T, E]
-        let value = split(value, self.n_kv_heads); // [B, G, T, W]
+        let query = pass.activation("attention.query", rotate(self.queries(query), context)); // [B, H, T, E]
+        let key = pass.activation("attention.key", rotate(self.keys(key), context)); // [B, G, T, E]
+        let value = pass.activation("attention.value", split(value, self.n_kv_heads)); // [B, G, T, W]
         let (state, weights) = pass.self_attention();
         let heads = match state {
             Some(state) if state.is::<RecurrentState<4>>() => {

@@ -70,6 +70,28 @@ fn heads_and_weights_are_switched_off_and_replaced_as_by_hand() {
 }
 
 #[test]
+fn queries_keys_and_values_are_read_and_changed_as_by_hand() {
+    let device = Device::default();
+    let x = Tensor::<3>::from_floats([[[2.0, 4.0], [6.0, 0.0]]], &device);
+    let mut layer = mean_of_channels();
+    let Projection::Separate(parts) = &mut layer.projection else { panic!("three matrices") };
+    parts.query.weight = Weight::of_map(Param::from_tensor(Tensor::<2>::eye(2, &device) * 0.5));
+    let run = |mut hooks: Hooks| {
+        let forward = |pass: &mut Pass| layer.forward(x.clone(), &AttentionContext::default(), &mut pass.layer(0));
+        hooks.run(forward).expect("hooks that fit")
+    };
+    let (_, found) = run(Hooks::new().record("blocks.0.attention.query").record("blocks.0.attention.value"));
+    let read = |name: &str| found.get::<4>(&format!("blocks.0.attention.{name}")).expect("recorded");
+    assert_close(&read("query"), &[1.0, 3.0, 2.0, 0.0], 1e-6); // Head 0 of both tokens, then head 1.
+    assert_close(&read("value"), &[2.0, 6.0, 4.0, 0.0], 1e-6);
+    // Queries of zeros see all alike; values of zeros are nothing to see.
+    let off =
+        |name: &str| run(Hooks::new().ablate(format!("blocks.0.attention.{name}"), Ablation::Zero, Places::all())).0;
+    assert_close(&off("query"), &[4.0, 2.0, 4.0, 2.0], 1e-6);
+    assert_close(&off("value"), &[0.0; 4], 0.0);
+}
+
+#[test]
 fn a_pass_without_hooks_is_the_same_to_the_bit() {
     let (model, x) = (stack(small()), random([2, 5, 8], &Device::default()));
     let plain = run(&model, &x, &mut Pass::default());

@@ -1,7 +1,7 @@
 //! Text encoders of any head: the text, or the pair of texts, between the tokens around it.
 
 use burn::tensor::{Int, Tensor, TensorData};
-use firelight_classification::{Embedder, EncodedText, TextInput};
+use firelight_classification::{Embedder, TextEncoder, TextInput};
 use firelight_core::{Pass, Trace};
 use firelight_data::right_padded;
 use firelight_storage::TaskError;
@@ -21,21 +21,22 @@ impl Attends for Embedder {
         let encoded = self.vocabulary().encode(&[self.prompt(), text].concat(), pair, usize::MAX)?;
         check_length("text, with the tokens around it,", encoded.ids.len(), self.encoder().max_seq_len())?;
         let mut trace = Trace::default();
-        self.encoder().forward(&input(self, &encoded), &mut Pass::default().with_trace(&mut trace));
+        let read = input(self.encoder(), &encoded.ids, encoded.second_from);
+        self.encoder().forward(&read, &mut Pass::default().with_trace(&mut trace));
         let labels = token_labels(self.vocabulary().tokenizer(), &encoded.ids);
         let maps = AttentionMaps::of_weights(AttentionKind::SelfAttention, labels.clone(), labels, within(&trace))?;
         Ok(vec![maps])
     }
 }
 
-/// The text as the encoder reads it, with segments where it knows them.
-fn input(embedder: &Embedder, text: &EncodedText) -> TextInput {
-    let device = embedder.encoder().embedding.weight.device();
-    let input = TextInput::new(right_padded(&[&text.ids], &device).0);
-    if embedder.encoder().segment_embedding.is_none() {
+/// The text as an encoder reads it, with segments where it knows them.
+pub(crate) fn input(encoder: &TextEncoder, ids: &[u32], second_from: usize) -> TextInput {
+    let device = encoder.embedding.weight.device();
+    let input = TextInput::new(right_padded(&[ids], &device).0);
+    if encoder.segment_embedding.is_none() {
         return input;
     }
-    let count = text.ids.len();
-    let segments: Vec<i32> = (0..count).map(|place| i32::from(place >= text.second_from)).collect();
+    let count = ids.len();
+    let segments: Vec<i32> = (0..count).map(|place| i32::from(place >= second_from)).collect();
     input.with_segments(Tensor::<2, Int>::from_data(TensorData::new(segments, [1, count]), &device))
 }

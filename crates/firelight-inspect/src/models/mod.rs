@@ -6,6 +6,8 @@ mod image_encoder;
 mod language;
 mod translator;
 
+pub(crate) use encoder::input as encoder_input;
+
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
@@ -70,7 +72,7 @@ pub fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<B
 }
 
 /// The tasks of text encoders, of any head.
-const ENCODERS: [&str; 5] = [
+pub(crate) const ENCODERS: [&str; 5] = [
     firelight_classification::TASK,
     firelight_classification::TEXT_ENCODER_TASK,
     firelight_classification::TOKEN_CLASSIFICATION_TASK,

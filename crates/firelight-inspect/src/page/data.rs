@@ -46,7 +46,12 @@ struct Shown {
 /// The data as JSON without `<`, so that no token ends the element that they stand in.
 pub(super) fn json(maps: &[AttentionMaps]) -> String {
     let data = Data { light: LIGHT, dark: DARK, kinds: maps.iter().map(kind).collect() };
-    let text = serde_json::to_string(&data).unwrap_or_else(|error| unreachable!("names and numbers are JSON: {error}"));
+    json_in_html(&data)
+}
+
+/// Names and numbers as JSON without `<`.
+pub(crate) fn json_in_html(data: &impl Serialize) -> String {
+    let text = serde_json::to_string(data).unwrap_or_else(|error| unreachable!("names and numbers are JSON: {error}"));
     text.replace('<', "\\u003c")
 }
 

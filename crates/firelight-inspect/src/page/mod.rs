@@ -6,16 +6,17 @@
 
 mod data;
 
-pub(crate) use data::base64;
+pub(crate) use data::{base64, json_in_html};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::maps::AttentionMaps;
 
 /// What the page may load and run: what it holds itself.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+pub(crate) const POLICY: &str =
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-const STYLE: &str = include_str!("style.css");
+pub(crate) const STYLE: &str = include_str!("style.css");
 
 const SCRIPT: &str = include_str!("script.js");
 

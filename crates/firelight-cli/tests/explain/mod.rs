@@ -1,0 +1,174 @@
+//! The numbers of attention step by step, the heads of a model, and activation patching, as a user asks for them.
+
+use std::fs;
+use std::path::Path;
+
+use crate::USER;
+use crate::browser;
+use crate::support::{Finished, Model, firelight, model, text};
+use crate::vision::images;
+
+/// Runs a command on a model.
+fn ask(command: &str, model: &Path, more: &[&str]) -> Finished {
+    let common = [command.to_string(), text(model)];
+    firelight(common.into_iter().chain(more.iter().map(|word| word.to_string())))
+}
+
+/// Fits a terminal, and can be piped.
+fn is_plain(printed: &str) -> bool {
+    printed.lines().all(|line| line.chars().count() <= 80) && !printed.contains('\u{1b}')
+}
+
+/// A page with a script at its end, which does what a hand would and writes down what it reads.
+const HAND: &str = r##"<pre id="found"></pre><script>
+(async () => {
+  while (!document.body.dataset.ready) await new Promise((resolve) => setTimeout(resolve, 5));
+  const found = [];
+  const element = (id) => document.getElementById(id);
+  const read = () => {
+    const { query, temperature, weights } = element("readout").dataset;
+    found.push(`${document.body.dataset.step};${element("softmax").hidden};${query};${temperature};${weights}`);
+  };
+  while (element("softmax").hidden) element("next").click();
+  read();
+  document.querySelectorAll(".scores tbody tr")[2].click();
+  read();
+  const slider = element("temperature");
+  slider.value = "0.5";
+  slider.dispatchEvent(new Event("input"));
+  read();
+  document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
+  found.push(`${document.body.dataset.step};${element("softmax").hidden};${element("step-title").textContent}`);
+  element("found").textContent = found.join("\n");
+})();
+</script>"##;
+
+#[test]
+fn a_page_of_the_examples_computes_the_softmax_of_the_chosen_token() {
+    let scratch = Model::scratch();
+    let page = scratch.path().join("examples.html");
+    let finished = firelight(["explain", "demo", "--out", &text(&page)]).succeeds();
+    assert!(finished.stdout.is_empty() && finished.stderr.contains(&format!("wrote {}", page.display())));
+    let written = fs::read_to_string(&page).unwrap();
+    assert!(!written.contains("src=\"") && !written.contains("href="), "the page would load something");
+
+    fs::write(&page, written + HAND).unwrap();
+    let Some(output) = browser::open(&page, &["--virtual-time-budget=10000", "--dump-dom"]) else { return };
+    let document = String::from_utf8(output.stdout).unwrap();
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!complaints.contains("CONSOLE"), "{complaints}");
+    let found = document.split_once("<pre id=\"found\">").unwrap().1.split_once("</pre>").unwrap().0;
+    // By hand: 1 and 2.0281 of 5.0562; 2.0281 and 4.1133 of 8.1695; at a temperature of a half both squared: 4.1133 and 16.919 of 25.146.
+    let expected = [
+        "4;false;the;1.0;0.1978,0.4011,0.4011",
+        "4;false;sat;1.0;0.2483,0.2483,0.5035",
+        "4;false;sat;0.5;0.1636,0.1636,0.6728",
+        "3;true;three tokens: scaling",
+    ];
+    assert_eq!(found.lines().collect::<Vec<_>>(), expected, "{found}");
+}
+
+#[test]
+fn numbers_of_examples_and_models_are_printed_step_by_step() {
+    let demo = firelight(["explain", "demo"]).succeeds().stdout;
+    assert!(is_plain(&demo), "{demo}");
+    for part in [
+        "1. three tokens: x",
+        "causal mask: softmax",
+        "temperature",
+        "saturation at d_k = 512",
+        "two heads",
+        "sinusoidal positions",
+    ] {
+        assert!(demo.contains(part), "`{part}` is not in {demo}");
+    }
+    assert!(demo.contains("0.198    0.401    0.401") && demo.contains("-inf"), "{demo}");
+
+    let printed = ask("explain", &model().dir, &["--text", "The fox", "--head", "1"]).succeeds().stdout;
+    assert!(is_plain(&printed) && printed.contains("layer 0, head 1: softmax"), "{printed}");
+    assert!(printed.contains("Q  [7, 8]") && printed.contains("weights  [7, 7]"), "{printed}");
+}
+
+#[test]
+fn what_cannot_be_explained_is_one_line() {
+    let scratch = Model::scratch();
+    let fails = |more: &[&str], texts: &[&str]| ask("explain", &model().dir, more).fails(USER, texts);
+    fails(&["--text", "The fox sat"], &["11 tokens, but the model reads 8"]);
+    fails(&["--text", "The fox", "--layer", "1"], &["no layer 1", "from 0 to 0"]);
+    fails(&["--text", "The fox", "--head", "2"], &["no head 2", "from 0 to 1"]);
+    fails(&[], &["--text", "firelight explain demo"]);
+    fails(&["--text", "The fox", "--out", "page.svg"], &["`page.svg`", ".html"]);
+    let nowhere = text(&scratch.path().join("no/such/page.html"));
+    fails(&["--text", "The fox", "--out", &nowhere], &["page.html"]);
+    firelight(["explain", "demo", "--text", "a"]).fails(USER, &["leave out --text"]);
+    ask("explain", &images().run, &["--text", "a"]).fails(USER, &["whose passes are not of one text"]);
+}
+
+#[test]
+fn heads_are_ranked_as_text_and_as_json() {
+    let printed = ask("heads", &model().dir, &["--text", "The fox"]).succeeds().stdout;
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(is_plain(&printed) && lines.len() == 3 && lines[0].contains("entropy"), "{printed}");
+    let json = ask("heads", &model().dir, &["--text", "The fox", "--json", "--by", "gradient"]).succeeds().stdout;
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let gradients: Vec<f64> = found.as_array().unwrap().iter().map(|head| head["gradient"].as_f64().unwrap()).collect();
+    assert!(gradients.len() == 2 && gradients[0] >= gradients[1] && gradients[1] > 0.0, "{json}");
+    assert!(found[0]["layer"] == 0 && found[0]["ablation"].is_f64(), "{json}");
+    let one = ask("heads", &model().dir, &["--text", "The fox", "--top", "1"]).succeeds().stdout;
+    assert_eq!(one.lines().collect::<Vec<_>>(), lines[..2]);
+    ask("heads", &model().dir, &["--text", "The fox", "--by", "beauty"]).fails(USER, &["'beauty'", "induction"]);
+}
+
+#[test]
+fn heads_are_pruned_into_a_run_that_is_asked_as_any_other() {
+    let scratch = Model::scratch();
+    let [one, best] = ["one", "best"].map(|name| scratch.path().join(name));
+    let finished = ask("prune-heads", &model().dir, &["--heads", "0:1", "--out", &text(&one)]).succeeds();
+    assert!(finished.stderr.contains("1 heads pruned"), "{}", finished.stderr);
+    ask("generate", &one, &["--prompt", "The fox", "--max-new-tokens", "3"]).succeeds();
+    ask("prune-heads", &model().dir, &["--keep-top", "1", "--text", "The fox", "--out", &text(&best)]).succeeds();
+    let size = |folder: &Path| fs::metadata(folder.join("model.safetensors")).unwrap().len();
+    assert!([&one, &best].iter().all(|folder| size(folder) < size(&model().dir)));
+
+    let fails = |more: &[&str], texts: &[&str]| {
+        let out = text(&scratch.path().join("other"));
+        let more: Vec<&str> = more.iter().copied().chain(["--out", out.as_str()]).collect();
+        ask("prune-heads", &model().dir, &more).fails(USER, texts);
+    };
+    fails(&[], &["no head is named", "--heads 0:1,2:0"]);
+    fails(&["--heads", "3"], &["'3'", "layer:head"]);
+    fails(&["--heads", "1:0"], &["no layer 1", "from 0 to 0"]);
+    fails(&["--heads", "0:2"], &["n_heads = 2"]);
+    fails(&["--heads", "0:0,0:1"], &["no head would be left"]);
+    fails(&["--keep-top", "1"], &["--text or --file"]);
+    fails(&["--keep-top", "3", "--text", "The fox"], &["keep 1 to 2"]);
+    ask("prune-heads", &model().dir, &["--heads", "0:1", "--out", &text(&one)]).fails(USER, &["not an empty folder"]);
+}
+
+#[test]
+fn patching_is_printed_drawn_and_refused() {
+    let question = ["--clean", "The fox", "--corrupted", "The hen", "--answer", " ", "--wrong", "."];
+    let asked = |more: &[&str]| ask("patch", &model().dir, &[&question[..], more].concat());
+    let printed = asked(&[]).succeeds().stdout;
+    assert!(is_plain(&printed) && printed.contains("f/h") && printed.contains("layer 0"), "{printed}");
+    let found: serde_json::Value = serde_json::from_str(&asked(&["--json"]).succeeds().stdout).unwrap();
+    assert_eq!(found["shares"][0].as_array().map(Vec::len), Some(7));
+    assert!(found["clean_difference"].is_f64() && found["layers"][0] == 0);
+    let scratch = Model::scratch();
+    let [svg, page] = ["grid.svg", "grid.html"].map(|name| text(&scratch.path().join(name)));
+    asked(&["--out", &svg]).succeeds();
+    asked(&["--out", &page]).succeeds();
+    assert!(
+        fs::read_to_string(&svg).unwrap().starts_with("<svg") && fs::read_to_string(&page).unwrap().contains("<svg")
+    );
+    asked(&["--out", &svg]).fails(USER, &["exists", "--force"]);
+
+    let fails = |clean: &str, corrupted: &str, answer: &str, texts: &[&str]| {
+        let words = ["--clean", clean, "--corrupted", corrupted, "--answer", answer, "--wrong", "."];
+        ask("patch", &model().dir, &words).fails(USER, texts);
+    };
+    fails("The fox", "The hens", " ", &["7 tokens and the corrupted one 8"]);
+    fails("The fox", "The hen", "ran", &["--answer \"ran\" is 3 tokens"]);
+    fails("The fox sat", "The hen sat", " ", &["11 tokens, but the model reads 8"]);
+    fails("The fox", "The fox", " ", &["nothing is to be restored"]);
+}

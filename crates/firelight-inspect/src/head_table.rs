@@ -1,0 +1,402 @@
+//! All heads of a model beside each other: what they look at, and what is lost without them.
+
+use std::fmt::Write;
+
+use burn::tensor::activation::log_softmax;
+use burn::tensor::{Int, Tensor};
+use firelight_core::inspect::{Columns, Grid, ablation_effects, head_sensitivity, heads};
+use firelight_core::{Ablation, Hooks, Pass};
+use firelight_data::right_padded;
+use firelight_storage::{InputError, TaskError};
+use serde_json::{Map, Value, json};
+
+use crate::text_model::{ReadText, TextModel, lacking};
+
+/// The weights, and what the heads found.
+const WEIGHTS: &str = "blocks.*.attention.weights";
+const FOUND: &str = "blocks.*.attention.heads";
+
+/// What is said of a head by a number; the functions of [`heads`], and two kinds of importance.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum HeadScore {
+    /// The mean entropy of a row, in nats.
+    Entropy,
+    /// The mean weight of the previous token.
+    Previous,
+    /// The mean weight of the next token.
+    Next,
+    /// The mean weight of the first token.
+    First,
+    /// The mean weight of the special tokens together.
+    Separator,
+    /// The mean weight of earlier tokens that are the same.
+    Same,
+    /// The mean weight of the tokens behind earlier ones that are the same.
+    Induction,
+    /// By how much the loss rises, in nats a token, when the head is zeroed.
+    Ablation,
+    /// The size of the gradient of the loss by a gate of the head.
+    Gradient,
+}
+
+impl HeadScore {
+    /// All scores.
+    pub const ALL: [Self; 9] = [
+        Self::Entropy,
+        Self::Previous,
+        Self::Next,
+        Self::First,
+        Self::Separator,
+        Self::Same,
+        Self::Induction,
+        Self::Ablation,
+        Self::Gradient,
+    ];
+
+    /// Its name in a command and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Entropy => "entropy",
+            Self::Previous => "previous",
+            Self::Next => "next",
+            Self::First => "first",
+            Self::Separator => "separator",
+            Self::Same => "same",
+            Self::Induction => "induction",
+            Self::Ablation => "ablation",
+            Self::Gradient => "gradient",
+        }
+    }
+
+    /// Its name above a column of eight characters.
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Previous => "prev",
+            Self::Separator => "sep",
+            Self::Induction => "induct",
+            Self::Ablation => "ablate",
+            Self::Gradient => "grad",
+            other => other.name(),
+        }
+    }
+}
+
+/// A head and its scores.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ScoredHead {
+    /// The place of its layer in the stack, from 0.
+    pub layer: usize,
+    /// The place of the head in the layer, from 0.
+    pub head: usize,
+    scores: [Option<f64>; HeadScore::ALL.len()],
+}
+
+impl ScoredHead {
+    /// A score; none where no token of the texts has a key of that kind, or the model is none that the score is of.
+    pub fn score(&self, score: HeadScore) -> Option<f64> {
+        self.scores[score as usize]
+    }
+
+    fn to_json(&self) -> Value {
+        let scores = HeadScore::ALL.iter().map(|score| (score.name().to_string(), json!(self.score(*score))));
+        let mut object: Map<String, Value> = scores.collect();
+        object.insert("layer".into(), json!(self.layer));
+        object.insert("head".into(), json!(self.head));
+        Value::Object(object)
+    }
+}
+
+/// All heads of a model, in an order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HeadTable {
+    /// The heads.
+    pub heads: Vec<ScoredHead>,
+}
+
+impl HeadTable {
+    /// Reads texts, each by itself, and takes the mean of their scores. For a language model on a device with autodiff there is the gradient as
+    /// well, and on any device the rise of the loss without each head: a pass for each head and text.
+    ///
+    /// # Errors
+    /// If there is no text, one does not fit the model or is of a single token where the loss is measured, or no layer has attention weights.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    /// use firelight_inspect::{HeadScore, HeadTable, TextModel};
+    /// use firelight_language::{LanguageModelConfig, TextGenerator};
+    ///
+    /// let model = LanguageModelConfig::new(256, 16, 2, 1).init(&Device::flex().autodiff());
+    /// let model = TextModel::from(TextGenerator::new(model, Tokenizer::train(&TokenizerConfig::Byte, "")?));
+    /// let table = HeadTable::measure(&model, &["a fox, a hen"])?.ranked(HeadScore::Gradient);
+    /// assert_eq!(table.heads.len(), 2);
+    /// assert!(table.heads[0].score(HeadScore::Gradient) >= table.heads[1].score(HeadScore::Gradient));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn measure<S: AsRef<str>>(model: &TextModel, texts: &[S]) -> Result<Self, TaskError> {
+        let mut sums: Vec<Sums> = Vec::new();
+        for (line, text) in (1..).zip(texts) {
+            let found = of_text(model, text.as_ref());
+            let found = if texts.len() > 1 { found.map_err(TaskError::in_line(line))? } else { found? };
+            match sums.is_empty() {
+                true => sums = found,
+                false => sums.iter_mut().zip(&found).for_each(|(sum, more)| sum.add(more)),
+            }
+        }
+        match sums.is_empty() {
+            true => Err(InputError::new("there is no text to read").advise("give at least one").into()),
+            false => Ok(Self { heads: sums.iter().map(Sums::mean).collect() }),
+        }
+    }
+
+    /// The heads by a score: the largest first, of the entropy the smallest, for such a head is the surest. Those without it come last.
+    pub fn ranked(mut self, by: HeadScore) -> Self {
+        let key = |head: &ScoredHead| {
+            let score = head.score(by).map(|score| if by == HeadScore::Entropy { -score } else { score });
+            score.unwrap_or(f64::NEG_INFINITY)
+        };
+        self.heads.sort_by(|a, b| key(b).total_cmp(&key(a)));
+        self
+    }
+
+    /// Keeps the first heads of the order.
+    pub fn first(mut self, count: usize) -> Self {
+        self.heads.truncate(count);
+        self
+    }
+
+    /// As text of at most 80 columns: a row for each head, called as `layer:head`.
+    pub fn to_text(&self) -> String {
+        let headings: String = HeadScore::ALL.iter().map(|score| format!("{:>8}", score.heading())).collect();
+        let mut found = format!("{:<7}{headings}\n", "head");
+        for head in &self.heads {
+            let cell = |score: &HeadScore| format!("{:>8}", head.score(*score).map_or("-".into(), number));
+            let cells: String = HeadScore::ALL.iter().map(cell).collect();
+            let place = format!("{}:{}", head.layer, head.head);
+            // Writing into a string cannot fail.
+            let _ = writeln!(found, "{place:<7}{cells}");
+        }
+        found
+    }
+
+    /// As a list of objects, one for each head; a score that there is not is null.
+    pub fn to_json(&self) -> Value {
+        Value::Array(self.heads.iter().map(ScoredHead::to_json).collect())
+    }
+
+    /// The heads to prune so that the first `kept` of this order stay, and the first one of each layer.
+    ///
+    /// # Errors
+    /// If fewer are to stay than there are layers, or more than there are heads.
+    pub fn all_but_first(&self, kept: usize) -> Result<Vec<[usize; 2]>, InputError> {
+        let places = || self.heads.iter().map(|head| [head.layer, head.head]);
+        let mut stays: Vec<[usize; 2]> = Vec::new();
+        for place in places() {
+            if stays.iter().all(|[layer, _]| *layer != place[0]) {
+                stays.push(place);
+            }
+        }
+        let (layers, all) = (stays.len(), self.heads.len());
+        if !(layers..=all).contains(&kept) {
+            let problem = format!("{kept} of {all} heads in {layers} layers cannot be kept, for each layer keeps one");
+            return Err(InputError::new(problem).advise(format!("keep {layers} to {all}")));
+        }
+        for place in places() {
+            if stays.len() < kept && !stays.contains(&place) {
+                stays.push(place);
+            }
+        }
+        Ok(places().filter(|place| !stays.contains(place)).collect())
+    }
+}
+
+/// A number in at most seven characters.
+fn number(value: f64) -> String {
+    let rounded = format!("{value:.3}");
+    let is_lost = value != 0.0 && value.abs() < 5e-4;
+    match is_lost || rounded.len() > 7 {
+        true => format!("{value:.0e}"),
+        false => rounded,
+    }
+}
+
+/// The scores of a head over several texts, and of how many of them it has each.
+struct Sums {
+    place: [usize; 2],
+    sums: [f64; HeadScore::ALL.len()],
+    counts: [usize; HeadScore::ALL.len()],
+}
+
+impl Sums {
+    fn of(place: [usize; 2], scores: [f64; HeadScore::ALL.len()]) -> Self {
+        let sums = scores.map(|score| if score.is_nan() { 0.0 } else { score });
+        Self { place, sums, counts: scores.map(|score| usize::from(!score.is_nan())) }
+    }
+
+    fn add(&mut self, more: &Self) {
+        self.sums.iter_mut().zip(more.sums).for_each(|(sum, more)| *sum += more);
+        self.counts.iter_mut().zip(more.counts).for_each(|(count, more)| *count += more);
+    }
+
+    fn mean(&self) -> ScoredHead {
+        let mean = |place: usize| (self.counts[place] > 0).then(|| self.sums[place] / self.counts[place] as f64);
+        ScoredHead { layer: self.place[0], head: self.place[1], scores: std::array::from_fn(mean) }
+    }
+}
+
+/// The scores of all heads for one text, layer by layer.
+fn of_text(model: &TextModel, text: &str) -> Result<Vec<Sums>, TaskError> {
+    let read = model.read(text)?;
+    let lacks = lacking("the model has no heads that could be scored");
+    let (_, found) = Hooks::new().record(WEIGHTS).run(|pass| model.hidden(&read, pass)).map_err(&lacks)?;
+    let [ablated, gradients] = importance(model, &read)?;
+    let specials: Vec<u32> = model.tokenizer().special_tokens().into_iter().map(|(id, _)| id).collect();
+    let mut all = Vec::new();
+    for path in found.paths() {
+        let weights = found.get::<4>(path).map_err(&lacks)?;
+        let looks = looks(weights, &read, &specials)?;
+        let layer = layer_of(path);
+        for head in 0..looks[0].len() {
+            let scores = std::array::from_fn(|place| match HeadScore::ALL[place] {
+                HeadScore::Ablation => at(ablated.as_ref(), layer, head),
+                HeadScore::Gradient => at(gradients.as_ref(), layer, head),
+                _ => looks[place][head],
+            });
+            all.push(Sums::of([layer, head], scores));
+        }
+    }
+    Ok(all)
+}
+
+/// What the heads of a layer look at: the first seven scores, each with a number for every head.
+fn looks(weights: Tensor<4>, read: &ReadText, specials: &[u32]) -> Result<[Vec<f64>; 7], TaskError> {
+    let ids = std::slice::from_ref(&read.ids);
+    let of = |scores: Tensor<1>| -> Result<Vec<f64>, TaskError> {
+        let numbers: Vec<f32> = scores.try_into_vec_as().map_err(TaskError::device("the scores of heads"))?;
+        Ok(numbers.into_iter().map(f64::from).collect())
+    };
+    Ok([
+        of(heads::entropy(weights.clone()))?,
+        of(heads::at_distance(weights.clone(), -1))?,
+        of(heads::at_distance(weights.clone(), 1))?,
+        of(heads::first_token(weights.clone()))?,
+        of(heads::on_tokens(weights.clone(), ids, specials))?,
+        of(heads::same_token(weights.clone(), ids))?,
+        of(heads::induction(weights, ids))?,
+    ])
+}
+
+/// By ablation and, with autodiff, by gradient; nothing of a model without a loss.
+fn importance(model: &TextModel, read: &ReadText) -> Result<[Option<Grid>; 2], TaskError> {
+    let Some(language) = model.language() else { return Ok([None, None]) };
+    if read.ids.len() < 2 {
+        let problem = "the text is of one token, of which a language model has no loss";
+        return Err(InputError::new(problem).advise("give a longer one").into());
+    }
+    let lacks = lacking("the model has no heads that could be switched off");
+    let loss = |pass: &mut Pass| next_token_loss(model, read, pass);
+    let ablated = ablation_effects(FOUND, Columns::Heads, Ablation::Zero, loss).map_err(&lacks)?;
+    let has_gradients = language.embedding.weight.device().is_autodiff();
+    let gradients = has_gradients.then(|| head_sensitivity(FOUND, loss).map_err(&lacks)).transpose()?;
+    Ok([Some(ablated), gradients])
+}
+
+/// The mean loss of the next tokens, `[1]`, in nats.
+fn next_token_loss(model: &TextModel, read: &ReadText, pass: &mut Pass) -> Tensor<1> {
+    let hidden = model.hidden(read, pass);
+    let Some(language) = model.language() else { return hidden.mean() * f64::NAN };
+    let device = hidden.device();
+    let logits = language.logits(hidden);
+    let count = read.ids.len() - 1;
+    let log_probabilities = log_softmax(logits.narrow(1, 0, count), 2);
+    let targets: Tensor<3, Int> = right_padded(&[&read.ids[1..]], &device).0.unsqueeze_dim(2);
+    log_probabilities.gather(2, targets).mean().neg()
+}
+
+/// The number of a head in a grid; not a number where there is none.
+fn at(grid: Option<&Grid>, layer: usize, head: usize) -> f64 {
+    let of = |grid: &Grid| {
+        let row = grid.paths.iter().position(|path| layer_of(path) == layer)?;
+        grid.values[row].get(head).copied()
+    };
+    grid.and_then(of).unwrap_or(f64::NAN)
+}
+
+/// The layer of a path `blocks.N.name`.
+pub(crate) fn layer_of(path: &str) -> usize {
+    path.split('.').nth(1).and_then(|number| number.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(layer: usize, head: usize, entropy: f64, gradient: Option<f64>) -> ScoredHead {
+        let mut scores = [None; HeadScore::ALL.len()];
+        scores[HeadScore::Entropy as usize] = Some(entropy);
+        scores[HeadScore::Gradient as usize] = gradient;
+        ScoredHead { layer, head, scores }
+    }
+
+    fn table() -> HeadTable {
+        let heads = vec![
+            head(0, 0, 0.5, Some(3.0)),
+            head(0, 1, 1.5, Some(4.0)),
+            head(1, 0, 0.0, None),
+            head(1, 1, 2.0, Some(-1.0)),
+        ];
+        HeadTable { heads }
+    }
+
+    fn places(table: &HeadTable) -> Vec<[usize; 2]> {
+        table.heads.iter().map(|head| [head.layer, head.head]).collect()
+    }
+
+    #[test]
+    fn heads_are_ranked_and_those_without_a_score_come_last() {
+        assert_eq!(places(&table().ranked(HeadScore::Gradient)), [[0, 1], [0, 0], [1, 1], [1, 0]]);
+        assert_eq!(places(&table().ranked(HeadScore::Entropy).first(2)), [[1, 0], [0, 0]]);
+    }
+
+    #[test]
+    fn the_best_head_of_each_layer_stays() {
+        let ranked = table().ranked(HeadScore::Gradient);
+        assert_eq!(ranked.all_but_first(2).unwrap(), [[0, 0], [1, 0]]);
+        assert_eq!(ranked.all_but_first(3).unwrap(), [[1, 0]]);
+        assert!(ranked.all_but_first(4).unwrap().is_empty());
+        for count in [1, 5] {
+            let problem = ranked.all_but_first(count).unwrap_err().to_string();
+            assert!(problem.contains("keep 2 to 4"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn a_row_is_a_head_and_what_there_is_not_is_a_dash_and_null() {
+        let found = table().to_text();
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 80) && lines.len() == 5);
+        assert_eq!(lines[3], format!("{:<7}{:>8}{}", "1:0", "0.000", format!("{:>8}", "-").repeat(8)));
+        let json = table().to_json();
+        assert_eq!((&json[0]["layer"], &json[0]["entropy"], &json[0]["next"]), (&json!(0), &json!(0.5), &Value::Null));
+        assert_eq!(json[2].as_object().map(Map::len), Some(11));
+    }
+
+    #[test]
+    fn means_leave_out_what_a_text_does_not_have() {
+        let mut first = [f64::NAN; 9];
+        first[0] = 1.0;
+        let mut sums = Sums::of([0, 0], first);
+        sums.add(&Sums::of([0, 0], [3.0; 9]));
+        let mean = sums.mean();
+        assert_eq!((mean.score(HeadScore::Entropy), mean.score(HeadScore::Same)), (Some(2.0), Some(3.0)));
+        assert_eq!(Sums::of([0, 0], first).mean().score(HeadScore::Same), None);
+    }
+
+    #[test]
+    fn numbers_have_at_most_seven_characters() {
+        let shown = [0.0, 0.1234, -0.25, 0.00012, -123.456, 4567.0].map(number);
+        assert_eq!(shown, ["0.000", "0.123", "-0.250", "1e-4", "-1e2", "5e3"]);
+    }
+}

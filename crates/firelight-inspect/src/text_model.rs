@@ -1,0 +1,147 @@
+//! Models of one text whose passes are measured: language models and text encoders.
+
+use std::path::Path;
+
+use burn::module::Module;
+use burn::tensor::{Device, Tensor};
+use firelight_classification::{Embedder, TextEncoder};
+use firelight_core::{HookError, Pass, SequenceInput};
+use firelight_data::{Tokenizer, right_padded};
+use firelight_language::{LanguageModel, TextGenerator};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
+
+use crate::asked::check_length;
+use crate::labels::token_labels;
+use crate::models::{ENCODERS, encoder_input};
+
+/// A language model or a text encoder, which reads a text in one pass without a cache. Nothing is dropped at random, on a device with autodiff
+/// neither.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::Pass;
+/// use firelight_data::{Tokenizer, TokenizerConfig};
+/// use firelight_inspect::TextModel;
+/// use firelight_language::{LanguageModelConfig, TextGenerator};
+///
+/// let model = LanguageModelConfig::new(256, 16, 2, 1).init(&Device::flex());
+/// let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "")?;
+/// let model = TextModel::from(TextGenerator::new(model, tokenizer));
+/// let text = model.read("Hi")?;
+/// assert_eq!(text.labels, ["H", "i"]);
+/// assert_eq!(model.hidden(&text, &mut Pass::default()).dims(), [1, 2, 16]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct TextModel {
+    reader: Reader,
+}
+
+/// What encodes, and what computes: a copy that drops nothing.
+#[derive(Debug)]
+enum Reader {
+    Language(Box<TextGenerator>, Box<LanguageModel>),
+    Encoder(Box<Embedder>, Box<TextEncoder>),
+}
+
+/// A text as a model reads it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReadText {
+    /// Its tokens, with those that the model puts around it.
+    pub ids: Vec<u32>,
+    /// The same for people.
+    pub labels: Vec<String>,
+    /// Where the second text of a pair begins.
+    second_from: usize,
+}
+
+impl From<TextGenerator> for TextModel {
+    fn from(generator: TextGenerator) -> Self {
+        let model = generator.model().clone().freeze();
+        Self { reader: Reader::Language(Box::new(generator), Box::new(model)) }
+    }
+}
+
+impl From<Embedder> for TextModel {
+    fn from(embedder: Embedder) -> Self {
+        let encoder = embedder.encoder().clone().freeze();
+        Self { reader: Reader::Encoder(Box::new(embedder), Box::new(encoder)) }
+    }
+}
+
+impl TextModel {
+    /// Loads the model of a run folder.
+    ///
+    /// # Errors
+    /// If the folder is of another task, there is no such checkpoint, or one of its files is missing or damaged.
+    pub fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        let task = ModelFolder::open(folder)?.task().unwrap_or_default();
+        match task.as_str() {
+            firelight_language::TASK => Ok(TextGenerator::load_from(folder, checkpoint, device)?.into()),
+            name if ENCODERS.contains(&name) => Ok(Embedder::load_from(folder, checkpoint, device)?.into()),
+            other => {
+                let problem = format!("is of the task \"{}\", whose passes are not of one text", shortened(other));
+                Err(InputError::in_file(folder, problem).advise("give a language model or a text encoder").into())
+            }
+        }
+    }
+
+    /// The tokens of a text; a tab parts the two texts of a pair for an encoder.
+    ///
+    /// # Errors
+    /// If it has no token, more than the context, or a character that the tokenizer does not know.
+    pub fn read(&self, text: &str) -> Result<ReadText, TaskError> {
+        let (ids, second_from, longest) = match &self.reader {
+            Reader::Language(generator, model) => (generator.encode(text)?, usize::MAX, model.max_seq_len()),
+            Reader::Encoder(embedder, encoder) => {
+                let (first, pair) = text.split_once('\t').map_or((text, None), |(first, pair)| (first, Some(pair)));
+                let encoded = embedder.vocabulary().encode(first, pair, usize::MAX)?;
+                (encoded.ids, encoded.second_from, encoder.max_seq_len())
+            }
+        };
+        check_length("text, with the tokens around it,", ids.len(), longest)?;
+        let labels = token_labels(self.tokenizer(), &ids);
+        Ok(ReadText { ids, labels, second_from })
+    }
+
+    /// The output of the stack, `[1, T, D]`.
+    pub fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3> {
+        match &self.reader {
+            Reader::Language(_, model) => {
+                let (tokens, _) = right_padded(&[&text.ids], &model.embedding.weight.device());
+                model.hidden(tokens, &SequenceInput::default(), pass)
+            }
+            Reader::Encoder(_, encoder) => encoder.forward(&encoder_input(encoder, &text.ids, text.second_from), pass),
+        }
+    }
+
+    /// The tokenizer.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        match &self.reader {
+            Reader::Language(generator, _) => generator.tokenizer(),
+            Reader::Encoder(embedder, _) => embedder.vocabulary().tokenizer(),
+        }
+    }
+
+    /// The language model; none if it is an encoder.
+    pub fn language(&self) -> Option<&LanguageModel> {
+        match &self.reader {
+            Reader::Language(_, model) => Some(model),
+            Reader::Encoder(..) => None,
+        }
+    }
+}
+
+/// A hook that does not fit the model, as a mistake of the user: `what` the model lacks.
+pub(crate) fn lacking(what: &str) -> impl Fn(HookError) -> TaskError {
+    move |error| InputError::new(format!("{what}: {error}")).into()
+}
+
+/// Numbers of a tensor, row by row: `[.., R, C]`, all but the last two sizes 1.
+pub(crate) fn rows<const R: usize>(x: Tensor<R>) -> Result<Vec<Vec<f64>>, TaskError> {
+    let width = x.dims()[R - 1];
+    let numbers: Vec<f32> = x.try_into_vec_as().map_err(TaskError::device("the activations"))?;
+    TaskError::require_finite(numbers.iter().all(|number| number.is_finite()))?;
+    Ok(numbers.chunks(width.max(1)).map(|row| row.iter().copied().map(f64::from).collect()).collect())
+}

@@ -1,0 +1,214 @@
+//! What is told of texts in models, against passes of the same models.
+
+use burn::module::Param;
+use burn::tensor::{Device, Tensor, TensorData};
+use firelight_classification::{Embedder, TextEncoderConfig, TextVocabulary};
+use firelight_core::{Hooks, Mixer, Pass, PositionConfig, Projection, SequenceInput, Weight};
+use firelight_data::{Tokenizer, TokenizerConfig, right_padded};
+use firelight_inspect::{
+    Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, Table, TableKind, TextModel, explain, prune_heads,
+};
+use firelight_language::{LanguageModel, LanguageModelConfig, TASK, TextGenerator};
+use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
+
+const CONTEXT: usize = 16;
+
+fn bytes() -> Tokenizer {
+    Tokenizer::train(&TokenizerConfig::Byte, "").unwrap()
+}
+
+/// Over bytes, of two layers with two heads of eight channels.
+fn config() -> LanguageModelConfig {
+    LanguageModelConfig::new(256, 16, 2, 2).with_max_seq_len(CONTEXT)
+}
+
+fn generator(model: LanguageModel) -> TextModel {
+    TextGenerator::new(model, bytes()).into()
+}
+
+fn language() -> TextModel {
+    generator(config().init(&Device::default()))
+}
+
+fn encoder() -> TextModel {
+    let vocabulary = TextVocabulary::new(bytes()).unwrap();
+    let encoder = TextEncoderConfig::bert(vocabulary.vocab_size(), 16, 2, 1).init(&Device::default());
+    Embedder::new(encoder, vocabulary).into()
+}
+
+fn table<'a>(found: &'a Explanation, title: &str) -> &'a Table {
+    let step = found.steps.iter().find(|step| step.title == title).unwrap_or_else(|| panic!("no step {title}"));
+    step.tables.last().unwrap()
+}
+
+fn near(a: &[Vec<f64>], b: &[Vec<f64>]) -> bool {
+    a.iter().flatten().zip(b.iter().flatten()).all(|(a, b)| (a - b).abs() < 1e-4)
+}
+
+#[test]
+fn the_numbers_of_a_text_are_those_of_the_pass() {
+    let model = language();
+    let found = explain(&model, "the fox", 1, None).unwrap();
+    assert_eq!(found.steps.len(), 2 + 2 * 6);
+    assert_eq!(table(&found, "Tokens").values.concat(), "the fox".bytes().map(f64::from).collect::<Vec<_>>());
+    assert_eq!(table(&found, "Tokens").rows[3], "\u{2423}");
+    assert_eq!(table(&found, "Embeddings").shape, [7, 16]);
+    let masked = table(&found, "layer 1, head 1: mask");
+    let hidden = masked.values.concat().iter().filter(|score| score.is_infinite()).count();
+    assert_eq!((masked.kind, hidden), (TableKind::Scores, 21), "the future of seven tokens");
+
+    let read = model.read("the fox").unwrap();
+    let mut hooks = Hooks::new().record("blocks.1.attention.weights");
+    let (_, activations) = hooks.run(|pass| model.hidden(&read, pass)).unwrap();
+    let weights = activations.get::<4>("blocks.1.attention.weights").unwrap().narrow(1, 1, 1);
+    let noted: Vec<f64> = weights.into_data().iter::<f64>().collect();
+    let shown = &table(&found, "layer 1, head 1: softmax").values;
+    assert!(near(shown, &noted.chunks(7).map(<[f64]>::to_vec).collect::<Vec<_>>()));
+    // The softmax of the masked scores, by hand, of the last row.
+    let powers: Vec<f64> = masked.values[6].iter().map(|score| score.exp()).collect();
+    let sum: f64 = powers.iter().sum();
+    assert!(near(&[powers.iter().map(|power| power / sum).collect()], &shown[6..]));
+    assert!(found.steps.iter().all(|step| !step.remark.contains("sinks")), "the scores explain the weights");
+    let one = explain(&model, "the fox", 0, Some(1)).unwrap();
+    assert_eq!(one.steps.len(), 2 + 6);
+    assert!(one.to_text().lines().all(|line| line.chars().count() <= 80), "{}", one.to_text());
+}
+
+#[test]
+fn an_encoder_hides_nothing_and_positions_that_add_to_scores_are_told() {
+    let found = explain(&encoder(), "ab\tc", 0, Some(0)).unwrap();
+    assert_eq!(table(&found, "Tokens").rows, ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]);
+    assert!(table(&found, "layer 0, head 0: mask").values.concat().iter().all(|score| score.is_finite()));
+    let alibi = config().with_transformer(|stack| stack.with_position(PositionConfig::Alibi));
+    let found = explain(&generator(alibi.init(&Device::default())), "the fox", 0, Some(0)).unwrap();
+    let softmax = found.steps.iter().find(|step| step.title.ends_with("softmax")).unwrap();
+    assert!(softmax.remark.contains("positions that add to the scores"), "{}", softmax.remark);
+}
+
+#[test]
+fn what_cannot_be_explained_is_told_with_what_there_is() {
+    let model = language();
+    let message = |text: &str, layer, head| explain(&model, text, layer, head).unwrap_err().to_string();
+    assert!(message("a", 2, None).contains("no layer 2 in the model: choose from 0 to 1"));
+    assert!(message("a", 0, Some(2)).contains("no head 2 in layer 0: choose from 0 to 1"));
+    assert!(message("a text of 17 byte", 0, None).contains("17 tokens, but the model reads 16"));
+    assert!(message("", 0, None).contains("is empty"));
+}
+
+/// One layer without positions, whose head 1 sees the tokens that are the same as its own, while head 0 sees all alike and writes nothing. A
+/// letter is a one in one of the last eight channels, which head 1 reads and writes.
+fn planted(device: &Device) -> TextModel {
+    let config = LanguageModelConfig::new(256, 16, 2, 1).with_max_seq_len(CONTEXT);
+    let mut model = config.with_transformer(|stack| stack.with_position(PositionConfig::None)).init(device);
+    let one = |place: usize| f32::from(u8::from(place % 16 == 8 + (place / 16) % 8));
+    let letters = TensorData::new((0..256 * 16).map(one).collect::<Vec<f32>>(), [256, 16]);
+    model.embedding.weight = Weight::of_table(Param::from_tensor(Tensor::from_data(letters, device)));
+    let Mixer::Attention(attention) = &mut model.transformer.blocks[0].attention else { panic!("an attention") };
+    let Projection::Separate(parts) = &mut attention.projection else { panic!("three matrices") };
+    let read = Tensor::<2>::eye(16, device).narrow(1, 8, 8) * 10.0;
+    let read = Tensor::cat(vec![Tensor::zeros([16, 8], device), read], 1);
+    for part in [&mut parts.query, &mut parts.key] {
+        part.weight = Param::from_tensor(read.clone()).into();
+        part.bias = None;
+    }
+    let written = Tensor::<2>::eye(16, device).narrow(0, 8, 8);
+    attention.output.weight = Param::from_tensor(Tensor::cat(vec![Tensor::zeros([8, 16], device), written], 0)).into();
+    generator(model)
+}
+
+#[test]
+fn a_planted_head_ranks_first() {
+    let model = planted(&Device::default().autodiff());
+    let table = HeadTable::measure(&model, &["ab ab ab", "aab bba"]).unwrap();
+    let first = |by| {
+        let head = table.clone().ranked(by).first(1).heads.remove(0);
+        [head.layer, head.head]
+    };
+    for by in [HeadScore::Same, HeadScore::Gradient, HeadScore::Entropy] {
+        assert_eq!(first(by), [0, 1], "{}", by.name());
+    }
+    let score = |head: usize, score| table.heads[head].score(score);
+    // Nothing is read of head 0.
+    assert_eq!((score(0, HeadScore::Ablation), score(0, HeadScore::Gradient)), (Some(0.0), Some(0.0)));
+    assert!(score(1, HeadScore::Ablation).is_some_and(|rise| rise != 0.0));
+    assert_eq!((score(0, HeadScore::Separator), score(0, HeadScore::Next)), (None, Some(0.0)));
+}
+
+#[test]
+fn without_autodiff_there_is_no_gradient_and_of_an_encoder_no_loss() {
+    let scores = |model: &TextModel| {
+        let head = HeadTable::measure(model, &["abcab"]).unwrap().heads.remove(0);
+        [HeadScore::Entropy, HeadScore::Ablation, HeadScore::Gradient].map(|score| head.score(score).is_some())
+    };
+    assert_eq!((scores(&language()), scores(&encoder())), ([true, true, false], [true, false, false]));
+    let message = |texts: &[&str]| HeadTable::measure(&language(), texts).unwrap_err().to_string();
+    assert!(message(&[]).contains("no text to read"));
+    assert!(message(&["a"]).starts_with("the text is of one token"));
+    assert!(message(&["abc", "a"]).starts_with("line 2: the text is of one token"));
+}
+
+#[test]
+fn patching_restores_nothing_before_the_difference_and_all_at_the_end() {
+    let question = PatchQuestion { clean: "ab fox", corrupted: "ab hox", answer: "x", wrong: "y" };
+    let grid = PatchGrid::measure(&language(), &question).unwrap();
+    assert_eq!((grid.layers.as_slice(), grid.shares[0].len()), (&[0, 1][..], 6));
+    assert!(
+        grid.shares.iter().all(|row| row[..3].iter().all(|share| share.abs() < 1e-3)),
+        "both begin alike: {:?}",
+        grid.shares
+    );
+    assert!((grid.shares[1][5] - 1.0).abs() < 1e-2, "the last token behind the last layer is all: {:?}", grid.shares);
+    assert!(grid.to_text().contains("f/h"));
+    let json = grid.to_json();
+    assert!(json["layers"][1] == 1 && json["shares"][0].as_array().is_some_and(|row| row.len() == 6), "{json}");
+
+    let message = |question| PatchGrid::measure(&language(), &question).unwrap_err().to_string();
+    let long = message(PatchQuestion { corrupted: "ab boxes", ..question });
+    assert!(long.contains("6 tokens and the corrupted one 8"), "{long}");
+    let two = message(PatchQuestion { answer: "xy", ..question });
+    assert!(two.contains("--answer \"xy\" is 2 tokens"), "{two}");
+    let same = message(PatchQuestion { corrupted: question.clean, ..question });
+    assert!(same.contains("nothing is to be restored"), "{same}");
+    let encoder = PatchGrid::measure(&encoder(), &question).unwrap_err().to_string();
+    assert!(encoder.contains("answers with no token"), "{encoder}");
+}
+
+#[test]
+fn a_pruned_run_is_read_back_with_smaller_matrices_and_the_same_output() {
+    let (home, device) = (tempfile::tempdir().unwrap(), Device::default());
+    let run = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+    let mut model = config().init(&device);
+    // Nothing is read of head 1 of layer 0, so that the model stays the same without it.
+    let Mixer::Attention(attention) = &mut model.transformer.blocks[0].attention else { panic!("an attention") };
+    let read = attention.output.weight.val().narrow(0, 0, 8);
+    let kept = Tensor::cat(vec![read, Tensor::zeros([8, 16], &device)], 0);
+    attention.output.weight = Param::from_tensor(kept).into();
+    run.write_config(TASK, &config()).unwrap();
+    save_weights(&model, run.weights_path(&Checkpoint::Last)).unwrap();
+    bytes().save(run.tokenizer()).unwrap();
+
+    let out = home.path().join("pruned");
+    let pruned = prune_heads(&run, &Checkpoint::Last, &[[0, 1]], &out, &device).unwrap();
+    let read: LanguageModelConfig = pruned.read_config(TASK).unwrap();
+    let heads: Vec<usize> = read.transformer.layers.iter().map(|layer| layer.block.attention.n_heads).collect();
+    assert_eq!(heads, [1, 2]);
+    let smaller = TextGenerator::load_from(&out, &Checkpoint::Last, &device).unwrap();
+    let Mixer::Attention(attention) = &smaller.model().transformer.blocks[0].attention else { panic!("an attention") };
+    assert_eq!(attention.output.weight.val().dims(), [8, 16]);
+    let hidden = |model: &LanguageModel| {
+        let tokens = right_padded(&[[1u32, 5, 2, 7]], &device).0;
+        let hidden = model.hidden(tokens, &SequenceInput::default(), &mut Pass::default());
+        hidden.into_data().iter::<f64>().collect::<Vec<_>>()
+    };
+    assert!(near(&[hidden(smaller.model())], &[hidden(&model)]));
+
+    let message = |heads: &[[usize; 2]]| {
+        let out = home.path().join("other");
+        let problem = prune_heads(&run, &Checkpoint::Last, heads, &out, &device).unwrap_err();
+        assert!(problem.is_user_error() && !out.exists(), "{problem}");
+        problem.to_string()
+    };
+    assert!(message(&[[2, 0]]).contains("no layer 2 in the model: choose from 0 to 1"));
+    assert!(message(&[[0, 5]]).contains("n_heads = 2"));
+    assert!(message(&[[1, 0], [1, 1]]).contains("no head would be left"));
+}
