@@ -9,7 +9,7 @@
 //!
 //! Beside them, of a [`TextModel`] (text_model.rs), which is a language model or a text encoder: [`explain`](fn@explain) (explain/) shows its numbers
 //! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table.rs) scores all heads, and [`prune_heads`] (prune.rs) takes some
-//! out; [`PatchGrid`] (patch.rs) finds where two texts part.
+//! out; [`PatchGrid`] (patch.rs) finds where two texts part, and [`ProbeTable`] (probe_table.rs) what can be read off each layer.
 //!
 //! A weight says how much of a token's value another token takes in one head. It is no proof of what a model relies on.
 //!
@@ -32,6 +32,7 @@ mod maps;
 mod models;
 mod page;
 mod patch;
+mod probe_table;
 mod prune;
 mod raster;
 mod scale;
@@ -48,6 +49,7 @@ pub use maps::{AttentionKind, AttentionMaps, Map, Picture};
 pub use models::{Attends, open};
 pub use page::page;
 pub use patch::{PatchGrid, PatchQuestion};
+pub use probe_table::{ProbeTable, ProbedLayer};
 pub use prune::prune_heads;
 pub use raster::picture;
 pub use selection::Selection;

@@ -4,9 +4,11 @@ use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
 use firelight_classification::{Embedder, TextEncoderConfig, TextVocabulary};
 use firelight_core::{Hooks, Mixer, Pass, PositionConfig, Projection, SequenceInput, Weight};
+use firelight_data::labelled::LabelledText;
 use firelight_data::{Tokenizer, TokenizerConfig, right_padded};
 use firelight_inspect::{
-    Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, Table, TableKind, TextModel, explain, prune_heads,
+    Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, ProbeTable, Table, TableKind, TextModel, explain,
+    prune_heads,
 };
 use firelight_language::{LanguageModel, LanguageModelConfig, TASK, TextGenerator};
 use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
@@ -171,6 +173,20 @@ fn patching_restores_nothing_before_the_difference_and_all_at_the_end() {
     assert!(same.contains("nothing is to be restored"), "{same}");
     let encoder = PatchGrid::measure(&encoder(), &question).unwrap_err().to_string();
     assert!(encoder.contains("answers with no token"), "{encoder}");
+}
+
+#[test]
+fn probes_read_off_what_the_tokens_say() {
+    let text = |text: String, label: &str| LabelledText { text, pair: None, label: label.into(), line: 1 };
+    let texts = |lengths: std::ops::Range<usize>| -> Vec<LabelledText> {
+        lengths.flat_map(|length| [text("a".repeat(length), "a"), text("b".repeat(length), "b")]).collect()
+    };
+    let table = ProbeTable::measure(&planted(&Device::default()), &texts(1..6), &texts(6..9)).unwrap();
+    let paths: Vec<&str> = table.layers.iter().map(|layer| layer.path.as_str()).collect();
+    assert_eq!((paths, table.baseline), (vec!["embedding", "blocks.0.output"], 0.5));
+    assert_eq!((table.layers[0].fitted, table.layers[0].held_out), (1.0, 1.0), "the letter is in the embedding");
+    let long = ProbeTable::measure(&language(), &texts(15..18), &texts(1..2)).unwrap_err().to_string();
+    assert!(long.starts_with("line 1: ") && long.contains("17 tokens, but the model reads 16"), "{long}");
 }
 
 #[test]

@@ -2,15 +2,15 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::data::Image;
 use firelight::inspect::{self, Asked, AttentionKind, AttentionMaps, Selection};
 use firelight::storage::{shortened, write_atomic};
 
 use super::classify_images::check_picture;
+use super::out_file;
 use super::trained_model::TrainedModel;
-use crate::failure::Mistake;
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -71,12 +71,10 @@ impl Attention {
 
     /// The format of a file that may be written, before anything is loaded.
     fn format(&self, out: &Path) -> Result<Format> {
-        let format = Format::of(out)?;
+        let format = Format::of(&out_file::ending(out, self.force, &["html", "svg", "png"])?);
         if let Some(image) = &self.image {
             check_picture("--out", Some(out), std::slice::from_ref(image))?;
         }
-        let taken = format!("`{}` exists: choose another file with --out, or replace it with --force", out.display());
-        ensure!(self.force || !out.exists(), Mistake(taken));
         Ok(format)
     }
 
@@ -114,17 +112,12 @@ enum Format {
 }
 
 impl Format {
-    /// As its name says.
-    fn of(out: &Path) -> Result<Self, Mistake> {
-        let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase());
-        match ending.as_deref() {
-            Some("html") => Ok(Self::Page),
-            Some("svg") => Ok(Self::Svg),
-            Some("png") => Ok(Self::Png),
-            _ => Err(Mistake(format!(
-                "`{}` is of no known format: give --out a name that ends in .html, .svg or .png",
-                out.display()
-            ))),
+    /// As its ending says.
+    fn of(ending: &str) -> Self {
+        match ending {
+            "html" => Self::Page,
+            "svg" => Self::Svg,
+            _ => Self::Png,
         }
     }
 }

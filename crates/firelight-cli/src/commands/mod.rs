@@ -31,6 +31,7 @@ mod merge;
 mod out_file;
 mod patch;
 mod precision;
+mod probe;
 mod prune_heads;
 mod quantize;
 mod recipes;
@@ -87,6 +88,7 @@ pub(crate) enum Command {
     Heads(heads::Heads),
     PruneHeads(prune_heads::PruneHeads),
     Patch(patch::Patch),
+    Probe(probe::Probe),
     Devices(devices::Devices),
     Recipes(recipes::Recipes),
     Completions(completions::Completions),
@@ -137,6 +139,7 @@ impl Command {
             Self::Heads(command) => command.run(),
             Self::PruneHeads(command) => command.run(),
             Self::Patch(command) => command.run(),
+            Self::Probe(command) => command.run(),
             Self::Devices(command) => command.run(),
             Self::Recipes(command) => command.run(),
             Self::Completions(command) => command.run(),

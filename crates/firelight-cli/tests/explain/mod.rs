@@ -172,3 +172,19 @@ fn patching_is_printed_drawn_and_refused() {
     fails("The fox sat", "The hen sat", " ", &["11 tokens, but the model reads 8"]);
     fails("The fox", "The fox", " ", &["nothing is to be restored"]);
 }
+
+#[test]
+fn layers_are_probed_by_labelled_texts() {
+    let scratch = Model::scratch();
+    let file = scratch.path().join("texts.tsv");
+    let lines = ["the fox\tfox", "the hen\then", "a fox\tfox", "a hen\then", "fox sat\tfox", "hen sat\then"];
+    fs::write(&file, lines.repeat(2).join("\n")).unwrap();
+    let printed = ask("probe", &model().dir, &["--file", &text(&file)]).succeeds().stdout;
+    assert!(is_plain(&printed) && printed.contains("embedding") && printed.contains("blocks.0.output"), "{printed}");
+    let json = ask("probe", &model().dir, &["--file", &text(&file), "--json"]).succeeds().stdout;
+    let found: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(found["layers"].as_array().map(Vec::len), Some(2), "{json}");
+    fs::write(&file, "the fox\tfox\n").unwrap();
+    ask("probe", &model().dir, &["--file", &text(&file)]).fails(USER, &["two labels"]);
+    ask("probe", &model().dir, &["--file", "nowhere.tsv"]).fails(USER, &["nowhere.tsv"]);
+}
