@@ -224,10 +224,26 @@ impl<I, O> Iterator for Batches<'_, I, O> {
     type Item = Result<O, DatasetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let StepLoader { source, batcher, positions, device, .. } = self.loader;
+        let items = self.next_items()?;
+        let StepLoader { batcher, device, .. } = self.loader;
+        Some(items.map(|items| batcher.batch(items, device)))
+    }
+
+    /// Makes no tensors of the batches that are left out.
+    fn nth(&mut self, left_out: usize) -> Option<Self::Item> {
+        for _ in 0..left_out {
+            let _ = self.next_items()?;
+        }
+        self.next()
+    }
+}
+
+impl<I, O> Batches<'_, I, O> {
+    fn next_items(&mut self) -> Option<Result<Vec<I>, DatasetError>> {
+        let StepLoader { source, positions, .. } = self.loader;
         let items = self.items.next()?;
         self.next = self.next.saturating_add(source.plan.stride()).min(positions.end);
-        Some(items.map(|items| batcher.batch(items, device)))
+        Some(items)
     }
 }
 
@@ -294,6 +310,15 @@ mod tests {
             assert!(iterator.progress().is_completed());
             assert_eq!(iterator.progress().items_total, loader.num_items());
         }
+    }
+
+    #[test]
+    fn batches_that_are_left_out_count() {
+        let loader = loader(9, 2).shuffled(1, 0..6);
+        let mut iterator = loader.iter();
+        let found: Vec<_> = std::iter::from_fn(|| iterator.nth(1)).map(Result::unwrap).collect();
+        assert_eq!(found, batches(&loader).into_iter().skip(1).step_by(2).collect::<Vec<_>>());
+        assert!(found.len() == 3 && iterator.progress().is_completed());
     }
 
     #[test]

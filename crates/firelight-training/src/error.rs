@@ -10,7 +10,7 @@ use burn::data::dataset::DatasetError;
 use burn::tensor::TensorReadError;
 use firelight_storage::{InputError, StorageError, TaskError, shortened_reason};
 
-use crate::SettingsError;
+use crate::{CommunicatorError, SettingsError};
 
 /// An error that stopped a training run or an evaluation.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,9 @@ pub enum TrainingError {
     /// Something that was given does not fit, and there is nothing to do but to tell it.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// The ranks of a training cannot go on together.
+    #[error(transparent)]
+    Ranks(#[from] CommunicatorError),
     /// A run has checkpoints, but none of them is whole.
     #[error(
         "cannot resume `{}`, because none of its checkpoints is whole: {cause}; restore the file, or begin the run anew \
@@ -83,7 +86,7 @@ impl TrainingError {
         match self {
             Self::Storage(error) => error.is_user_error(),
             Self::NoWholeCheckpoint { cause, .. } => cause.is_user_error(),
-            Self::Data { .. } | Self::Device { .. } | Self::Burn(_) => false,
+            Self::Data { .. } | Self::Device { .. } | Self::Burn(_) | Self::Ranks(_) => false,
             _ => true,
         }
     }

@@ -9,6 +9,7 @@ use firelight_kernels::awake;
 
 use firelight_storage::InputError;
 
+use crate::ranks::Ranks;
 use crate::{Evaluator, StepOutput, TrainingError};
 
 /// The mean loss over all targets of a dataset.
@@ -58,7 +59,7 @@ where
     M: Module + InferenceStep<Output: StepOutput>,
 {
     let model = model.valid();
-    let evaluation = evaluate_with(&model, loader, |output, _| evaluator.observe(&output))?;
+    let evaluation = evaluate_with(&model, loader, &Ranks::alone(), |output, _| evaluator.observe(&output))?;
     match evaluation.loss.is_finite() {
         true => Ok((evaluation, evaluator.finish(&model)?)),
         false => Err(InputError::new(format!(
@@ -71,10 +72,11 @@ where
 }
 
 /// Evaluates `model`, which has no gradients and no dropout, lets a loss pass that is no finite number, and hands every output, with the
-/// progress of the loader, to `each`.
+/// progress of the loader, to `each`. Several `ranks` take the batches in turn: `each` is given those of this rank, and the sums are of all.
 pub(crate) fn evaluate_with<M>(
     model: &M,
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    ranks: &Ranks,
     mut each: impl FnMut(M::Output, Progress) -> Result<(), TrainingError>,
 ) -> Result<Evaluation, TrainingError>
 where
@@ -83,16 +85,19 @@ where
     let device = device_of(model).inner();
     let loader = loader.to_device(&device);
     let mut batches = loader.iter();
-    let (mut total, mut count) = (0.0, 0.0);
-    while let Some(batch) = batches.next() {
+    let (mut left_out, between) = ranks.turns();
+    let mut sums = Vec::new();
+    while let Some(batch) = batches.nth(left_out) {
         let batch = batch.map_err(TrainingError::data("validation"))?;
         let model = model.clone(); // A module may not be shared between threads.
         let output = awake(&device, move || model.step(batch));
-        let (batch_total, batch_count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
-        total += batch_total;
-        count += batch_count;
+        let (total, count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
+        sums.push([total, count]);
         each(output, batches.progress())?;
+        left_out = between;
     }
+    let sums = ranks.in_turns(sums)?.into_iter();
+    let (total, count) = sums.fold((0.0, 0.0), |(total, count), [more, targets]| (total + more, count + targets));
     if count == 0.0 {
         let problem = "the validation data holds no target: expected at least one, found 0";
         Err(InputError::new(problem).advise("is the validation split empty?").into())

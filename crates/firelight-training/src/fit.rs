@@ -17,11 +17,12 @@ use crate::evaluator::deciding;
 use crate::events::{Events, NoLog, NoRenderer, Stretches};
 use crate::freeze;
 use crate::observer::Observers;
+use crate::ranks::{Ranks, Term, settings, weights};
 use crate::trainer::Trainer;
 use crate::training_loop::{Finished, TrainingLoop};
 use crate::{
-    Evaluator, LossScale, Observer, OptimizerConfig, Precision, ScheduleConfig, StartPoint, StepOutput, TrainingConfig,
-    TrainingError, ValidationLoss,
+    Alone, Communicator, Evaluator, LossScale, Observer, OptimizerConfig, Precision, ScheduleConfig, StartPoint,
+    StepOutput, TrainingConfig, TrainingError, ValidationLoss,
 };
 
 /// A model that [`fit()`] can train: Burn's `LearnerModel` whose steps return [`StepOutput`]s, such as Burn's own.
@@ -65,6 +66,10 @@ pub struct FitInput<M: Trainable> {
     pub evaluator: Box<dyn Evaluator<M>>,
     /// Burn's own metrics and renderers, if wanted.
     pub extension: Option<Extension<M>>,
+    /// The ranks that train together, each with an input of its own. Default: one process by itself.
+    pub communicator: Arc<dyn Communicator>,
+    /// What else all ranks must have in common, by name, such as the recipe and checksums of the data.
+    pub in_common: Vec<(String, String)>,
 }
 
 impl<M: Trainable> FitInput<M> {
@@ -84,7 +89,25 @@ impl<M: Trainable> FitInput<M> {
             loss_scale: None,
             evaluator: Box::new(()),
             extension: None,
+            communicator: Arc::new(Alone),
+            in_common: Vec::new(),
         }
+    }
+
+    /// Everything that decides about the training and that the ranks must have in common.
+    fn terms(&self, model: &M) -> Result<Vec<Term>, TrainingError> {
+        let items = [self.train_loader.num_items(), self.valid_loader.num_items()];
+        let mut terms = settings("version", &env!("CARGO_PKG_VERSION"));
+        terms.extend(settings("world", &self.communicator.world()));
+        terms.extend(settings("training", &self.training));
+        terms.extend(settings("optimizer", &self.optimizer));
+        terms.extend(settings("schedule", &self.schedule));
+        terms.extend(settings("seed", &self.seed));
+        terms.extend(settings("first step", &self.start.step()));
+        terms.extend(settings("number of training and validation items", &items));
+        terms.extend(self.in_common.iter().cloned());
+        terms.push(weights(model)?);
+        Ok(terms)
     }
 }
 
@@ -108,10 +131,21 @@ pub struct Fitted<M> {
 /// One seed, one model and one order of batches give the same weights to the bit on a CPU, also across an interruption
 /// that is continued from a checkpoint. The run evaluates and writes a checkpoint after its last step in any case.
 ///
+/// Several ranks with a [`FitInput::communicator`] call it at the same time, each with a model of its own and loaders of all batches. They
+/// share the batches of each step and train what one process trains, to the bit on a CPU. Rank 0 alone writes and reports. A rank that
+/// fails ends all of them.
+///
 /// # Errors
 /// Fails if a setting is out of its range, a file cannot be read or written, a batch cannot be loaded, or the loss or the
-/// norm of the gradients is no longer a finite number. Checkpoints written before stay.
+/// norm of the gradients is no longer a finite number. Checkpoints written before stay. Ranks fail if they cannot share the batches of a
+/// step, if they did not begin alike, or if one of them has failed or does not answer in time.
 pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, TrainingError> {
+    let ranks = Ranks::new(input.communicator.clone());
+    ranks.tell(fit_on(&ranks, model, input))
+}
+
+/// Trains as one of `ranks`.
+fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<Fitted<M>, TrainingError> {
     all_of([
         input.training.validate(),
         input.optimizer.validate(),
@@ -119,14 +153,22 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
         input.schedule.validate(),
         freeze::check(&model, &[], &input.training.freeze),
     ])?;
+    ranks.check(input.training.gradient_accumulation_steps)?;
     let model = if device_of(&model).is_autodiff() { model } else { model.train() };
     input.training.check_device(&device_of(&model))?;
     input.start.check_seed(input.seed)?;
-    let loss_scale = restored(input.loss_scale, &input.training, &input.start)?;
+    let loss_scale = restored(input.loss_scale.clone(), &input.training, &input.start)?;
     let deciding = deciding(&input.evaluator.scores(), &input.training.monitor)?;
     let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
     let model = freeze::freeze(model, &input.training.freeze)?;
     let model = input.training.recompute.apply(model);
+    let ema = input.start.ema(&model, input.training.ema_decay)?;
+    if !ranks.are_one() {
+        ranks.agree(input.terms(&model)?)?;
+    }
+    // Scores and Burn's metrics are made of the outputs of all batches, which every rank then computes for itself.
+    let needs_all = !input.evaluator.scores().is_empty() || input.extension.is_some();
+    let evaluating = if ranks.any(needs_all)? { Ranks::alone() } else { ranks.clone() };
     let schedule = input.schedule.over(input.training.steps);
 
     let stretches = Stretches::new(input.start.step(), &input.training);
@@ -138,17 +180,19 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
             schedule: schedule.clone(),
             seed: input.seed,
             accumulate: input.training.gradient_accumulation_steps,
-            ema: input.start.ema(&model, input.training.ema_decay)?,
+            ranks: ranks.clone(),
+            ema,
             loss_scale,
             done: input.start.step(),
         },
         evaluator: input.evaluator,
+        evaluating,
         deciding,
         stopped: false,
         state: input.start.state.of_seed(input.seed),
         training: input.training,
-        folder: input.folder,
-        observers: Observers(input.observers),
+        folder: input.folder.filter(|_| ranks.is_first()),
+        observers: Observers(if ranks.is_first() { input.observers } else { Vec::new() }),
     };
     let directory = run.folder.as_ref().map_or(Path::new("."), ModelFolder::path).to_path_buf();
     let strategy = Arc::new(StepByStep { run: Mutex::new(Some(run)), outcome: Mutex::new(None) });

@@ -11,6 +11,7 @@
 //!    as a metric logger of Burn's. Burn's own metrics and renderers join through [`FitInput::extension`]; the [`metrics`] here
 //!    are made for [`LossOutput`], and [`metrics::text`] scores generated text (BLEU, chrF, exact match),
 //!    [`metrics::classes`] predicted classes.
+//! 5. Several ranks train one model together through a [`Communicator`], such as [`Threads`]: the same bytes as one process.
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
@@ -32,6 +33,7 @@ mod accumulate;
 mod checkpoint;
 mod clip;
 mod clock;
+mod communicator;
 mod config;
 mod culprit;
 mod ema;
@@ -55,6 +57,7 @@ mod path;
 mod plot;
 mod precision;
 mod progress;
+mod ranks;
 mod recipe;
 mod recompute;
 mod report;
@@ -73,6 +76,7 @@ mod writer;
 
 pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
 pub use clip::{clip_global_norm, global_norm};
+pub use communicator::{Alone, Communicator, CommunicatorError, OrderedSum, Threads, ThreadsOptions};
 pub use config::{Problem, SettingsError, TrainingConfig};
 pub use error::TrainingError;
 pub use evaluate::{Evaluation, evaluate, measure};

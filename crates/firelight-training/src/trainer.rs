@@ -17,6 +17,7 @@ use crate::ema::Ema;
 use crate::evaluate::device_of;
 use crate::freeze::is_trained;
 use crate::loss::read_scalars;
+use crate::ranks::Ranks;
 use crate::{LossScale, OptimizerConfig, ScheduleConfig, StepOutput, StepReport, Trainable, TrainingError};
 
 /// The model, its optimiser and what decides about their next step: for loops of one's own. [`fit`](crate::fit()) drives one
@@ -27,8 +28,10 @@ pub struct Trainer<M> {
     pub(crate) optimizer_config: OptimizerConfig,
     pub(crate) schedule: ScheduleConfig,
     pub(crate) seed: u64,
-    /// Batches of one step.
+    /// Batches of one step, those of all ranks.
     pub(crate) accumulate: usize,
+    /// The ranks that share them.
+    pub(crate) ranks: Ranks,
     /// The moving average of the weights, if one is kept.
     pub(crate) ema: Option<Ema>,
     /// What the task multiplies its loss with, if anything.
@@ -44,8 +47,8 @@ impl<M: Trainable> Trainer<M> {
     /// With the text of [`OptimizerConfig::validate_for`].
     pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
         let optimizer = optimizer_config.init(&model);
-        let (ema, loss_scale) = (None, None);
-        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, ema, loss_scale, done: 0 }
+        let (ranks, ema, loss_scale) = (Ranks::alone(), None, None);
+        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, ranks, ema, loss_scale, done: 0 }
     }
 
     /// Divides gradients by the scale that the task multiplies its loss with, and adapts it.
@@ -68,8 +71,8 @@ impl<M: Trainable> Trainer<M> {
         self.step_since(Instant::now(), [Ok(batch)], drop)
     }
 
-    /// Takes one step on all `batches` together, each of which is loaded when its turn has come and whose output is handed to `tell`
-    /// at once, so that one is in memory at a time. Throughput is measured since `began`, so that it includes the loading.
+    /// Takes one step on all `batches` of this rank and of the others together. Each is loaded when its turn has come and its output is
+    /// handed to `tell` at once, so that one is in memory at a time. Throughput is measured since `began`, so that it includes the loading.
     pub(crate) fn step_since(
         &mut self,
         began: Instant,
@@ -79,7 +82,9 @@ impl<M: Trainable> Trainer<M> {
         if !is_trained(&self.model) {
             return Err(no_gradient(self.done + 1).into());
         }
-        let (device, gradients) = (self.device(), self.gradients(batches, tell)?);
+        let own = self.gradients(batches, tell)?;
+        let gradients = self.ranks.together(&self.model, own)?;
+        let device = self.device();
         awake(&device, || self.update(began, gradients))
     }
 
@@ -126,21 +131,23 @@ impl<M: Trainable> Trainer<M> {
         self.schedule.learning_rate(self.optimizer_config.learning_rate, self.done)
     }
 
-    /// The gradients of all `batches`, each of whose outputs it hands to `tell`.
+    /// The gradients of all `batches` of this rank, each of whose outputs it hands to `tell`; none without a batch.
     fn gradients(
         &mut self,
         batches: impl IntoIterator<Item = Result<<M as TrainStep>::Input, DatasetError>>,
         mut tell: impl FnMut(<M as TrainStep>::Output),
-    ) -> Result<Accumulated, TrainingError> {
-        let (device, mut all) = (self.device(), None);
-        for (number, batch) in (self.first_batch()..).zip(batches) {
+    ) -> Result<Option<Accumulated>, TrainingError> {
+        let (device, ranks, mut all) = (self.device(), self.ranks.clone(), None);
+        let first = self.first_batch() + ranks.share(self.accumulate).before;
+        for (number, batch) in (first..).zip(batches) {
             let batch = batch.map_err(TrainingError::data("training"))?;
+            let _turn = ranks.turn()?;
             let (so_far, output) = awake(&device, || self.accumulated(all, number, batch));
             // Without its graph, which would keep the activations of the batch.
             tell(output.sync().map_err(|error| TrainingError::device("training loss")(error.into()))?);
             all = Some(so_far);
         }
-        Ok(all.unwrap_or_else(|| unreachable!("a step has at least one batch")))
+        Ok(all)
     }
 
     /// The gradients so far and those of one more batch, under a seed of its own.
@@ -155,7 +162,7 @@ impl<M: Trainable> Trainer<M> {
         let losses = item.losses().without_autodiff();
         let gradients = match so_far {
             Some(so_far) => so_far.add(&self.model, grads, losses),
-            None => Accumulated::new(grads, losses),
+            None => Accumulated::new(self.ranks.share(self.accumulate).own, grads, losses),
         };
         (gradients, item)
     }

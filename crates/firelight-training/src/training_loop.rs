@@ -14,6 +14,7 @@ use crate::checkpoint::{RunState, save_best, save_last, save_step};
 use crate::evaluate::evaluate_with;
 use crate::events::Events;
 use crate::observer::Observers;
+use crate::ranks::{Ranks, Share};
 use crate::spare;
 use crate::trainer::Trainer;
 use crate::writer::Writer;
@@ -33,6 +34,8 @@ pub(crate) struct TrainingLoop<M> {
     pub(crate) state: RunState,
     pub(crate) training: TrainingConfig,
     pub(crate) evaluator: Box<dyn Evaluator<M>>,
+    /// The ranks that share an evaluation.
+    pub(crate) evaluating: Ranks,
     /// The score that decides which evaluation is the best; none is the loss.
     pub(crate) deciding: Option<Score>,
     /// Whether Burn's early stopping has ended the run.
@@ -63,6 +66,7 @@ impl<M: Trainable> TrainingLoop<M> {
             interrupted = taken?;
             written?;
             self.finish(valid_loader, events, interrupted)?;
+            self.trainer.ranks.meet()?; // No rank ends well before everything is written.
         }
         self.observers.finished()?;
         Ok(Finished { state: self.state.clone(), interrupted })
@@ -79,12 +83,14 @@ impl<M: Trainable> TrainingLoop<M> {
     ) -> Result<bool, TrainingError> {
         let loader = train_loader.to_device(&self.trainer.device());
         let mut batches = loader.iter();
+        let mut left_out = self.share().before;
         while !self.ends() && !writer.has_failed() {
-            self.step(batches.as_mut(), loader.num_items(), events)?;
+            self.step(batches.as_mut(), left_out, loader.num_items(), events)?;
+            left_out = self.share().others;
             if self.training.evaluates_after(self.state.step) {
                 self.evaluate(valid_loader, events, writer)?;
             }
-            if events.should_stop() && !self.ends() {
+            if self.trainer.ranks.any(events.should_stop())? && !self.ends() {
                 return Ok(true);
             }
             if !self.ends() && self.training.checkpoints_after(self.state.step) {
@@ -98,24 +104,34 @@ impl<M: Trainable> TrainingLoop<M> {
         self.stopped || self.state.ends(&self.training)
     }
 
-    /// Takes the next step.
+    /// What this rank computes of every group of batches.
+    fn share(&self) -> Share {
+        self.trainer.ranks.share(self.training.gradient_accumulation_steps)
+    }
+
+    /// Takes the next step, whose first `left_out` batches are of other ranks.
     fn step(
         &mut self,
         batches: &mut (dyn DataLoaderIterator<<M as TrainStep>::Input> + '_),
+        left_out: usize,
         items: usize,
         events: &mut Events<M>,
     ) -> Result<(), TrainingError> {
         let began = Instant::now();
         events.training(items);
         let (step, steps) = (self.state.step + 1, self.training.steps);
-        let first = batches.next().ok_or_else(|| too_few_batches(step, steps))?;
+        let first = batches.nth(left_out);
+        if first.is_none() && self.trainer.ranks.is_first() {
+            return Err(too_few_batches(step, steps).into());
+        }
+        let more = if first.is_some() { self.share().own - 1 } else { 0 };
         let newest = RefCell::new(batches.progress());
         let rest = iter::from_fn(|| {
             let batch = batches.next()?;
             newest.replace(batches.progress());
             Some(batch)
         });
-        let group = iter::once(first).chain(rest.take(self.training.gradient_accumulation_steps - 1));
+        let group = first.into_iter().chain(rest.take(more));
         let rate = self.trainer.learning_rate();
         let tell = |output| events.trained(output, newest.borrow().clone(), (step, rate));
         let report = self.trainer.step_since(began, group, tell)?;
@@ -134,12 +150,13 @@ impl<M: Trainable> TrainingLoop<M> {
         let model = self.trainer.kept();
         events.validating(loader.num_items());
         let (valid, evaluator) = (model.valid(), &mut self.evaluator);
-        let evaluation = evaluate_with(&valid, loader.as_ref(), |output, progress| {
+        let evaluation = evaluate_with(&valid, loader.as_ref(), &self.evaluating, |output, progress| {
             evaluator.observe(&output)?;
             events.validated(output, progress);
             Ok(())
         })?;
-        self.stopped |= events.end_epoch(&self.trainer);
+        let stops = events.end_epoch(&self.trainer);
+        self.stopped |= self.trainer.ranks.any(stops)?;
         let metrics = self.scores(&valid)?;
         let badness = self.deciding.map_or(evaluation.loss, |score| {
             let value = metrics[score.name];

@@ -5,6 +5,7 @@ mod ended;
 mod extensions;
 mod failures;
 mod half_precision;
+mod ranks;
 
 use std::fs;
 

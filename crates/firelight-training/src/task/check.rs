@@ -12,6 +12,7 @@ use firelight_kernels::Difference;
 use super::run::training_module;
 use super::{DataModule, Run, Task};
 use crate::evaluate::evaluate_with;
+use crate::ranks::Ranks;
 use crate::{Objective, OptimizerConfig, ScheduleConfig, ScheduleKind, Trainer, TrainingError, TrainingModule};
 
 /// Largest difference between logits that should be the same.
@@ -96,7 +97,7 @@ pub(super) fn first_loss<T: Task>(run: &Run<T>) -> Result<Vec<Check>, T::Error> 
     let (recipe, device) = (&run.recipe, run.device());
     let task = training_module::<T>(recipe, T::model(run.config(), recipe.seed, device)).valid();
     let first = run.corpus.training_loader(recipe, 0..1, device)?;
-    let found = evaluate_with(&task, first.as_ref(), |_, _| Ok(()))?;
+    let found = evaluate_with(&task, first.as_ref(), &Ranks::alone(), |_, _| Ok(()))?;
     Ok(vec![Check::finite(found.loss)])
 }
 

@@ -8,6 +8,7 @@ use burn::tensor::Device;
 
 use super::{RecipeOf, Task};
 use crate::TrainingConfig;
+use crate::communicator::sums_kept;
 use crate::path::shapes_of;
 
 /// Bytes of a 32-bit float.
@@ -63,7 +64,7 @@ pub struct Estimate {
     pub tokens_per_step: usize,
     /// Optimiser steps.
     pub steps: usize,
-    /// Bytes of weights, gradients, their sum over the batches of a step, and the optimiser's moments.
+    /// Bytes of weights, gradients, their sums over the batches of a step, and the optimiser's moments.
     pub state_bytes: usize,
     /// Bytes that the forward pass of one batch keeps for the backward pass.
     pub activation_bytes: usize,
@@ -114,10 +115,10 @@ impl Estimate {
 }
 
 /// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained, and the
-/// sum of the gradients where a step has several batches.
+/// sums of the gradients that are kept where a step has several batches.
 fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> usize {
     let weights = if training.ema_decay > 0.0 { 2 } else { 1 };
-    let gradients = if training.gradient_accumulation_steps > 1 { 2 } else { 1 };
+    let gradients = 1 + sums_kept(training.gradient_accumulation_steps);
     parameters.saturating_mul(weights).saturating_add(trained.saturating_mul(gradients + 2)).saturating_mul(FLOAT)
 }
 

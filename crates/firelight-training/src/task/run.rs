@@ -292,6 +292,7 @@ impl<T: Task> Run<T> {
             start: self.start.clone(),
             loss_scale: self.task.loss_scale(),
             evaluator: T::evaluator(&self.corpus, recipe),
+            in_common: vec![("recipe".into(), recipe.to_toml()?), ("data".into(), self.corpus.sizes())],
             ..FitInput::new(train, valid)
         })
     }

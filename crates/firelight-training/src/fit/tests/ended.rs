@@ -86,7 +86,7 @@ fn train(folder: &ModelFolder, ending: Option<(usize, End)>, patience: usize) ->
 }
 
 /// What a run leaves behind: each file, or the part of it that does not tell the time or the drawn ids of the parameters.
-fn left(folder: &ModelFolder) -> Vec<Vec<u8>> {
+pub(super) fn left(folder: &ModelFolder) -> Vec<Vec<u8>> {
     let line = |line: &str| {
         let mut line: Value = serde_json::from_str(line).unwrap();
         line.as_object_mut().unwrap().remove("tokens_per_second");

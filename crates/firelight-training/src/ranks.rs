@@ -1,0 +1,168 @@
+//! What a training asks of the ranks that share it, so that it is the training of one process: which batches are this rank's, what all
+//! found, and whether all began alike. With one rank every question is answered by what was asked with.
+
+mod agreement;
+mod gradients;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use firelight_storage::InputError;
+
+use crate::communicator::share_of;
+use crate::{Alone, Communicator, CommunicatorError};
+
+pub(crate) use agreement::{Term, settings, weights};
+
+/// The ranks of a training, seen from one of them.
+#[derive(Clone)]
+pub(crate) struct Ranks(Arc<dyn Communicator>);
+
+/// The part of a group of batches that one rank computes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Share {
+    /// Batches of the ranks before it.
+    pub(crate) before: usize,
+    /// Its own.
+    pub(crate) own: usize,
+    /// Batches of all other ranks, which lie between two shares of its own.
+    pub(crate) others: usize,
+}
+
+impl Ranks {
+    pub(crate) fn new(communicator: Arc<dyn Communicator>) -> Self {
+        Self(communicator)
+    }
+
+    /// One process by itself.
+    pub(crate) fn alone() -> Self {
+        Self(Arc::new(Alone))
+    }
+
+    pub(crate) fn are_one(&self) -> bool {
+        self.0.world() == 1
+    }
+
+    /// Whether this is the rank that writes.
+    pub(crate) fn is_first(&self) -> bool {
+        self.0.rank() == 0
+    }
+
+    /// Refuses a `group` of batches that the ranks cannot share.
+    pub(crate) fn check(&self, group: usize) -> Result<(), InputError> {
+        let world = self.0.world();
+        if share_of(group, world).is_some() {
+            return Ok(());
+        }
+        let problem = format!("training.gradient_accumulation_steps = {group} cannot be shared by {world} ranks");
+        Err(InputError::new(problem).advise(match world.is_power_of_two() {
+            true => format!("set it to a multiple of {world}, such as {}", group.div_ceil(world).max(1) * world),
+            false => format!("set it to {world}, or start 2, 4, 8 or another power of two of ranks"),
+        }))
+    }
+
+    /// The part of a `group` of batches that is this rank's.
+    pub(crate) fn share(&self, group: usize) -> Share {
+        let own = share_of(group, self.0.world()).unwrap_or(group);
+        Share { before: self.0.rank() * own, own, others: group - own }
+    }
+
+    /// Ranks that take every batch in turn: how many a rank leaves out before its first one, and between two of its own.
+    pub(crate) fn turns(&self) -> (usize, usize) {
+        (self.0.rank(), self.0.world() - 1)
+    }
+
+    /// What all ranks found in their turns, in the order of the batches.
+    pub(crate) fn in_turns(&self, own: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>, CommunicatorError> {
+        if self.are_one() {
+            return Ok(own);
+        }
+        let bytes = own.into_iter().flatten().flat_map(f64::to_le_bytes).collect();
+        let all = self.0.gather("evaluation", bytes)?;
+        let of_ranks: Vec<_> = all.iter().map(|bytes| pairs(bytes)).collect();
+        let longest = of_ranks.iter().map(Vec::len).max().unwrap_or(0);
+        let turn = |turn: usize| of_ranks.iter().filter_map(move |of_rank| of_rank.get(turn).copied());
+        Ok((0..longest).flat_map(turn).collect())
+    }
+
+    /// Whether any rank says yes.
+    pub(crate) fn any(&self, own: bool) -> Result<bool, CommunicatorError> {
+        if self.are_one() {
+            return Ok(own);
+        }
+        Ok(self.0.gather("vote", vec![u8::from(own)])?.iter().any(|vote| vote.contains(&1)))
+    }
+
+    /// Held while a batch is computed, where ranks share a device.
+    pub(crate) fn turn(&self) -> Result<Option<Box<dyn Any>>, CommunicatorError> {
+        self.0.turn()
+    }
+
+    /// Waits until all ranks are here.
+    pub(crate) fn meet(&self) -> Result<(), CommunicatorError> {
+        self.0.barrier()
+    }
+
+    /// Tells the others of an error, for they would wait.
+    pub(crate) fn tell<T, E: ToString>(&self, result: Result<T, E>) -> Result<T, E> {
+        result.inspect_err(|error| self.0.fail(&error.to_string()))
+    }
+}
+
+fn pairs(bytes: &[u8]) -> Vec<[f64; 2]> {
+    let numbers: Vec<f64> = bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
+    numbers.as_chunks().0.to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Threads, ThreadsOptions};
+    use std::thread;
+
+    fn ranks(world: usize) -> Vec<Ranks> {
+        let ranks = Threads::ranks(world, ThreadsOptions::default()).into_iter();
+        ranks.map(|rank| Ranks::new(Arc::new(rank))).collect()
+    }
+
+    #[test]
+    fn every_batch_of_a_group_is_of_one_rank() {
+        for (group, world) in [(1, 1), (6, 1), (8, 2), (8, 4), (8, 8), (12, 4), (3, 3)] {
+            let shares: Vec<Share> = ranks(world).iter().map(|rank| rank.share(group)).collect();
+            let found: Vec<usize> = shares.iter().flat_map(|share| share.before..share.before + share.own).collect();
+            assert_eq!(found, (0..group).collect::<Vec<_>>(), "{group} on {world}");
+            assert!(shares.iter().all(|share| share.own + share.others == group));
+        }
+    }
+
+    #[test]
+    fn a_group_that_cannot_be_shared_is_refused_with_one_that_can() {
+        let error = |group, world| ranks(world)[0].check(group).unwrap_err().to_string();
+        let expected = "training.gradient_accumulation_steps = 1 cannot be shared by 4 ranks; \
+                        set it to a multiple of 4, such as 4";
+        assert_eq!(error(1, 4), expected);
+        assert!(error(6, 4).ends_with("such as 8") && error(3, 2).ends_with("such as 4"));
+        assert!(error(6, 3).ends_with("set it to 3, or start 2, 4, 8 or another power of two of ranks"));
+        ranks(4)[3].check(12).unwrap();
+        Ranks::alone().check(7).unwrap();
+    }
+
+    #[test]
+    fn what_ranks_find_in_turn_comes_in_the_order_of_the_batches() {
+        let batches = |rank: &Ranks| {
+            let (first, between) = rank.turns();
+            (first..7).step_by(between + 1).map(|batch| [batch as f64, 0.1 * batch as f64]).collect::<Vec<_>>()
+        };
+        let expected = batches(&Ranks::alone());
+        thread::scope(|scope| {
+            for rank in ranks(3) {
+                let expected = &expected;
+                scope.spawn(move || {
+                    assert_eq!(&rank.in_turns(batches(&rank)).unwrap(), expected);
+                    assert!(rank.any(rank.0.rank() == 2).unwrap() && !rank.any(false).unwrap());
+                    rank.meet().unwrap();
+                });
+            }
+        });
+    }
+}

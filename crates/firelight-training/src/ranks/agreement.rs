@@ -1,0 +1,138 @@
+//! Whether all ranks began alike: with the same program, settings, data and weights. They compare what they have before the first step,
+//! for a rank that differs would train another model.
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::tensor::{Tensor, TensorReadError};
+use firelight_storage::{InputError, shortened};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Ranks;
+use crate::TrainingError;
+
+/// Something that all ranks have in common: its name and its value.
+pub(crate) type Term = (String, String);
+
+impl Ranks {
+    /// Refuses a rank for which one of the `terms` differs, on every rank with the same error.
+    pub(crate) fn agree(&self, terms: Vec<Term>) -> Result<(), TrainingError> {
+        let own = serde_json::to_vec(&terms).map_err(|reason| InputError::new(reason.to_string()))?;
+        let all = self.0.gather("comparison of settings", own)?;
+        let of_rank = |rank: usize| serde_json::from_slice::<Vec<Term>>(&all[rank]).unwrap_or_default();
+        let expected = of_rank(0);
+        match (1..all.len()).find_map(|rank| difference(rank, &of_rank(rank), &expected)) {
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The first term in which a rank differs from the first one.
+fn difference(rank: usize, found: &[Term], expected: &[Term]) -> Option<InputError> {
+    if found == expected {
+        return None;
+    }
+    let none = (String::new(), String::new());
+    let mut pairs = (0..found.len().max(expected.len()))
+        .map(|index| (found.get(index).unwrap_or(&none), expected.get(index).unwrap_or(&none)));
+    let (found, expected) = pairs.find(|(found, expected)| found != expected)?;
+    let name = if expected.0.is_empty() { &found.0 } else { &expected.0 };
+    let (found, expected) = first_line(&found.1, &expected.1);
+    let problem = format!(
+        "rank {rank} does not train what rank 0 does: its {name} is `{}`, and that of rank 0 `{}`",
+        shortened(found),
+        shortened(expected)
+    );
+    Some(InputError::new(problem).advise("start every rank with the same program, recipe and data"))
+}
+
+/// The first lines of two texts that differ.
+fn first_line<'a>(found: &'a str, expected: &'a str) -> (&'a str, &'a str) {
+    let (mut ours, mut theirs) = (found.lines(), expected.lines());
+    loop {
+        match (ours.next(), theirs.next()) {
+            (None, None) => return (found, expected),
+            (ours, theirs) if ours != theirs => return (ours.unwrap_or_default(), theirs.unwrap_or_default()),
+            _ => {}
+        }
+    }
+}
+
+/// The fields of a section of settings.
+pub(crate) fn settings(section: &str, settings: &impl Serialize) -> Vec<Term> {
+    match serde_json::to_value(settings) {
+        Ok(Value::Object(fields)) => {
+            fields.into_iter().map(|(key, value)| (format!("{section}.{key}"), value.to_string())).collect()
+        }
+        Ok(value) => vec![(section.into(), value.to_string())],
+        Err(error) => vec![(section.into(), error.to_string())],
+    }
+}
+
+/// The weights of a model: how many, and their checksum.
+pub(crate) fn weights<M: Module>(model: &M) -> Result<Term, TrainingError> {
+    let mut sum = Checksum { numbers: 0, checksum: 0, failure: None };
+    model.visit(&mut sum);
+    match sum.failure {
+        Some(failure) => Err(TrainingError::device("weights")(failure)),
+        None => Ok(("model".into(), format!("{} weights with the checksum {:08x}", sum.numbers, sum.checksum))),
+    }
+}
+
+struct Checksum {
+    numbers: usize,
+    checksum: u32,
+    failure: Option<TensorReadError>,
+}
+
+impl ModuleVisitor for Checksum {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
+        match param.val().without_autodiff().try_into_data() {
+            Ok(data) => {
+                self.numbers += data.num_elements();
+                self.checksum = crc32c::crc32c_append(self.checksum, data.as_bytes());
+            }
+            Err(error) => self.failure = Some(error.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::toy::Line;
+    use burn::tensor::Device;
+
+    fn terms(recipe: &str) -> Vec<Term> {
+        vec![("version".into(), "1".into()), ("recipe".into(), recipe.into())]
+    }
+
+    #[test]
+    fn the_line_that_differs_is_shown() {
+        assert_eq!(difference(1, &terms("a\nb\nc"), &terms("a\nb\nc")), None);
+        let error = difference(2, &terms("a\nd\nc"), &terms("a\nb\nc")).unwrap().to_string();
+        assert_eq!(
+            error,
+            "rank 2 does not train what rank 0 does: its recipe is `d`, and that of rank 0 `b`; \
+             start every rank with the same program, recipe and data"
+        );
+        let error = difference(1, &terms("a")[..1], &terms("a")).unwrap().to_string();
+        assert!(error.contains("its recipe is ``, and that of rank 0 `a`"), "{error}");
+    }
+
+    #[test]
+    fn every_setting_is_a_term() {
+        let found = settings("training", &serde_json::json!({"steps": 3, "freeze": ["a"]}));
+        let expected = [("training.steps", "3"), ("training.freeze", "[\"a\"]")];
+        assert!(expected.iter().all(|(key, value)| found.contains(&(key.to_string(), value.to_string()))), "{found:?}");
+        assert_eq!(settings("seed", &7), [("seed".to_string(), "7".to_string())]);
+    }
+
+    #[test]
+    fn other_weights_have_another_checksum() {
+        let term = |slope| weights(&Line::new(slope, 0.0, &Device::default())).unwrap().1;
+        assert!(term(1.0).starts_with("2 weights with the checksum "), "{}", term(1.0));
+        assert_eq!(term(1.0), term(1.0));
+        assert_ne!(term(1.0), term(1.0 + f32::EPSILON));
+    }
+}
