@@ -258,14 +258,14 @@ fn of_text(model: &TextModel, text: &str) -> Result<Vec<Sums>, TaskError> {
         let weights = found.get::<4>(path).map_err(&lacks)?;
         let looks = looks(weights, &read, &specials)?;
         let layer = layer_of(path);
-        for head in 0..looks[0].len() {
+        all.extend((0..looks[0].len()).map(|head| {
             let scores = std::array::from_fn(|place| match HeadScore::ALL[place] {
                 HeadScore::Ablation => at(ablated.as_ref(), layer, head),
                 HeadScore::Gradient => at(gradients.as_ref(), layer, head),
                 _ => looks[place][head],
             });
-            all.push(Sums::of([layer, head], scores));
-        }
+            Sums::of([layer, head], scores)
+        }));
     }
     Ok(all)
 }

@@ -84,7 +84,8 @@ fn embedding_and_head_have_more_bits_than_layers_of_q4_k() {
     }
     // Two layers of six matrices, and both ends.
     assert_eq!((told.formats.len(), told.kept.len()), (14, 0));
-    assert_eq!(mix.with_ends(BlockFormat::Q8_0).of(&entry("head.weight", 32)), Ok(BlockFormat::Q8_0));
+    let mix = mix.with_ends(BlockFormat::Q8_0);
+    assert_eq!(entry("head.weight", 32).mixed(mix.layers, mix.ends), Ok(BlockFormat::Q8_0));
 }
 
 fn entry(path: &str, width: usize) -> WeightEntry {
@@ -104,7 +105,8 @@ fn what_stays_floats_is_told_and_bytes_are_counted() {
     // 64 rows of 210 bytes each in the place of 256 floats.
     let before = model.report().total() * 4;
     assert_eq!((told.bytes_before, told.bytes_after), (before, before - 2 * 64 * (1024 - 210)));
-    let router = BlockMix::new(BlockFormat::Q8_0).of(&entry("transformer.blocks.0.feed_forward.router.weight", 64));
+    let router = entry("transformer.blocks.0.feed_forward.router.weight", 64);
+    let router = router.mixed(BlockFormat::Q8_0, BlockFormat::Q8_0);
     assert!(router.unwrap_err().contains("router"));
 }
 
