@@ -434,7 +434,8 @@ impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
     pub(crate) fn head_outputs(&self, heads: Tensor<4>) -> Option<Tensor<4>> {
         let output = self.attention.head_output()?;
         let [batch, n_heads, length, width] = heads.dims();
-        let weight = output.merged_weight().reshape([1, n_heads, width, self.d_model]);
+        let weight = firelight_kernels::cast(output.merged_weight(), heads.dtype().into());
+        let weight = weight.reshape([1, n_heads, width, self.d_model]);
         let each = heads.clone().matmul(weight); // [B, H, T, D]
         let each = match &self.attention_output_norm {
             Some(norm) => {

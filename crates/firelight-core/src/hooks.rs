@@ -32,7 +32,7 @@ use std::mem::take;
 /// | `blocks.N.attention.weights` | `[B, H, T, K]` | the attention weights, dropout included |
 /// | `blocks.N.attention.heads` | `[B, H, T, W]` | what the heads found, as the output projection reads it: `z` |
 /// | `blocks.N.attention.output` | `[B, T, D]` | what the token mixer adds to the residual stream, after norm, scale and dropout |
-/// | `blocks.N.cross_attention.*` | | the same of the cross-attention; `K` is the length of the source |
+/// | `blocks.N.cross_attention.weights`, `.heads`, `.output` | | the same of the cross-attention; `K` is the length of the source |
 /// | `blocks.N.feed_forward.output` | `[B, T, D]` | what the feed-forward network adds to the residual stream |
 /// | `blocks.N.output` | `[B, T, D]` | the residual stream behind the layer |
 /// | `final_norm` | `[B, T, D]` | the output of the stack |

@@ -3,6 +3,7 @@
 use crate::cost::Cost;
 use crate::error::{Checks, ConfigError};
 use crate::init::{Init, ParamBuilder};
+use crate::precision::widened;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Tensor};
 use firelight_kernels::{add_layer_norm, add_rms_norm, layer_norm, rms_norm};
@@ -146,15 +147,19 @@ impl Norm {
     /// # Shapes
     /// - `whole` and `part`: `[..., D]`; output: as `part`
     pub fn share<const R: usize>(&self, whole: &Tensor<R>, part: Tensor<R>) -> Tensor<R> {
-        let centred = |x: Tensor<R>| x.clone() - x.mean_dim(R - 1);
-        let scaled = |part: Tensor<R>, whole: Tensor<R>, epsilon: f64, gamma: &Param<Tensor<1>>| {
-            part / (whole.square().mean_dim(R - 1) + epsilon).sqrt() * gamma.val().unsqueeze::<R>()
+        let (gamma, epsilon, centres) = match self {
+            Self::Layer(norm) => (&norm.gamma, norm.epsilon, true),
+            Self::Rms(norm) => (&norm.gamma, norm.epsilon, false),
+            Self::None(_) => return part,
         };
-        match self {
-            Self::Layer(norm) => scaled(centred(part), centred(whole.clone()), norm.epsilon, &norm.gamma),
-            Self::Rms(norm) => scaled(part, whole.clone(), norm.epsilon, &norm.gamma),
-            Self::None(_) => part,
-        }
+        let read = |x: Tensor<R>| match centres {
+            true => widened(x.clone()) - widened(x).mean_dim(R - 1),
+            false => widened(x),
+        };
+        let dtype = part.dtype();
+        let size = (read(whole.clone()).square().mean_dim(R - 1) + epsilon).sqrt();
+        let shares = read(part) / size * widened(gamma.val()).unsqueeze::<R>();
+        firelight_kernels::cast(shares, dtype.into())
     }
 
     /// What it adds to every row, `[D]`, where it adds anything.

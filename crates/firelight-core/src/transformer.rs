@@ -193,7 +193,7 @@ impl<L: Layer + 'static> Transformer<L> {
             Some(norm) => stream.normed(&precision.module(norm)).1,
             None => stream.into_sum(),
         };
-        firelight_kernels::cast(pass.hook_output(x), dtype.into())
+        pass.hook_output(firelight_kernels::cast(x, dtype.into()))
     }
 
     /// The stack with the parameters of its blocks and its final norm in `dtype`: half the memory for inference. Give the type

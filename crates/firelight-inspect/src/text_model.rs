@@ -96,7 +96,7 @@ impl TextModel {
             Reader::Language(generator, model) => (generator.encode(text)?, usize::MAX, model.max_seq_len()),
             Reader::Encoder(embedder, encoder) => {
                 let (first, pair) = text.split_once('\t').map_or((text, None), |(first, pair)| (first, Some(pair)));
-                let encoded = embedder.vocabulary().encode(first, pair, usize::MAX)?;
+                let encoded = embedder.vocabulary().encode(&[embedder.prompt(), first].concat(), pair, usize::MAX)?;
                 (encoded.ids, encoded.second_from, encoder.max_seq_len())
             }
         };

@@ -172,6 +172,7 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<F
     let schedule = input.schedule.over(input.training.steps);
 
     let stretches = Stretches::new(input.start.step(), &input.training);
+    let directory = input.folder.as_ref().map_or(Path::new("."), ModelFolder::path).to_path_buf();
     let run = TrainingLoop {
         trainer: Trainer {
             model: model.clone(),
@@ -194,7 +195,6 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<F
         folder: input.folder.filter(|_| ranks.is_first()),
         observers: Observers(if ranks.is_first() { input.observers } else { Vec::new() }),
     };
-    let directory = run.folder.as_ref().map_or(Path::new("."), ModelFolder::path).to_path_buf();
     let strategy = Arc::new(StepByStep { run: Mutex::new(Some(run)), outcome: Mutex::new(None) });
     let training = SupervisedTraining::new(directory, input.train_loader, input.valid_loader)
         .with_application_logger(None)
@@ -249,7 +249,7 @@ struct StepByStep<M: Trainable> {
 impl<M: Trainable> SupervisedLearningStrategy<M> for StepByStep<M> {
     fn fit(
         &self,
-        components: TrainingComponents<M>,
+        mut components: TrainingComponents<M>,
         learner: Learner<M>,
         train_loader: TrainLoader<M>,
         valid_loader: ValidLoader<M>,
@@ -257,6 +257,7 @@ impl<M: Trainable> SupervisedLearningStrategy<M> for StepByStep<M> {
     ) -> (M, SupervisedTrainingEventProcessor<M>) {
         let run = self.run.lock().ok().and_then(|mut run| run.take());
         let mut run = run.unwrap_or_else(|| unreachable!("Burn runs a strategy once"));
+        components.checkpointer = components.checkpointer.filter(|_| run.trainer.ranks.is_first());
         let mut events = Events::new(components, Stretches::new(run.state.step, &run.training));
         drop(learner);
         let outcome = run.train(&train_loader, &valid_loader, &mut events);

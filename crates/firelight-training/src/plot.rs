@@ -13,6 +13,9 @@ const SIZE: (u32, u32) = (760, 300);
 /// Width of the column on the right in which the lines are named.
 const LEGEND: u32 = 200;
 
+/// Height of a name.
+const LINE: u32 = 22;
+
 /// Height of the letters, which plotters writes as 13 pixels.
 const TEXT: u32 = 16;
 
@@ -95,7 +98,8 @@ impl Chart {
         from_zero: bool,
         svg: &'a mut String,
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
-        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let names = 40 + LINE * curves.len() as u32;
+        let area = SVGBackend::with_string(svg, (SIZE.0, SIZE.1.max(names))).into_drawing_area();
         area.fill(&WHITE)?;
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
@@ -124,7 +128,7 @@ impl Chart {
             if curve.points.len() <= MARKED {
                 chart.draw_series(curve.points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
             }
-            let y = 20 + 22 * row;
+            let y = 20 + LINE as i32 * row;
             right.draw(&PathElement::new([(0, y), (40, y)], colour.stroke_width(2)))?;
             right.draw(&Text::new(curve.name.clone(), (46, y - 7), ("sans-serif", TEXT)))?;
         }

@@ -55,9 +55,9 @@ impl Ranks {
             return Ok(());
         }
         let problem = format!("training.gradient_accumulation_steps = {group} cannot be shared by {world} ranks");
-        Err(InputError::new(problem).advise(match world.is_power_of_two() {
+        Err(InputError::new(problem).advise(match [2, 4, 8].contains(&world) {
             true => format!("set it to a multiple of {world}, such as {}", group.div_ceil(world).max(1) * world),
-            false => format!("set it to {world}, or start 2, 4, 8 or another power of two of ranks"),
+            false => format!("set it to {world}, or start 2, 4 or 8 ranks"),
         }))
     }
 
@@ -142,7 +142,8 @@ mod tests {
                         set it to a multiple of 4, such as 4";
         assert_eq!(error(1, 4), expected);
         assert!(error(6, 4).ends_with("such as 8") && error(3, 2).ends_with("such as 4"));
-        assert!(error(6, 3).ends_with("set it to 3, or start 2, 4, 8 or another power of two of ranks"));
+        assert!(error(6, 3).ends_with("set it to 3, or start 2, 4 or 8 ranks"));
+        assert!(error(64, 16).ends_with("set it to 16, or start 2, 4 or 8 ranks"));
         ranks(4)[3].check(12).unwrap();
         Ranks::alone().check(7).unwrap();
     }

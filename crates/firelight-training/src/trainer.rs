@@ -162,7 +162,7 @@ impl<M: Trainable> Trainer<M> {
         let losses = item.losses().without_autodiff();
         let gradients = match so_far {
             Some(so_far) => so_far.add(&self.model, grads, losses),
-            None => Accumulated::new(self.ranks.share(self.accumulate).own, grads, losses),
+            None => Accumulated::new(self.accumulate, grads, losses), // A share follows the order of the whole group.
         };
         (gradients, item)
     }

@@ -12,8 +12,7 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Example:
-  firelight patch gpt2 --clean \"The capital of France is\" --corrupted \"The capital of Italy is\" --answer \" Paris\" --wrong \" Rome\" \
---out grid.html
+  firelight patch gpt2 --clean \"Paris is in\" --corrupted \"Rome is in\" --answer \" France\" --wrong \" Italy\" --out grid.html
 
 A number is the share of the logit difference that comes back when the residual stream of one token behind one layer is carried from the clean \
 text into the corrupted one: 0 is nothing, 1 all of it. Both texts have as many tokens; the answers are single tokens.";

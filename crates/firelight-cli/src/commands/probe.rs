@@ -1,9 +1,10 @@
 //! `firelight probe`: what can be read off each layer, by linear probes of labelled texts.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use firelight::data::labelled::{Columns, LabelledText, read};
+use firelight::data::records::RecordFormat;
 use firelight::inspect::{ProbeTable, TextModel};
 
 use super::trained_model::TrainedModel;
@@ -17,7 +18,7 @@ Examples:
   firelight probe gpt2 --file reviews.tsv
   firelight probe runs/stories-1 --file train.tsv --held-out test.tsv --json
 
-The first column of a file is the text, the second its label. A probe is a logistic regression of the mean over the tokens of a text: of what \
+The first column of a file is the text, the second its label; of .jsonl and .parquet the keys text and label. A probe is a logistic regression of the mean over the tokens of a text: of what \
 the first layer reads, and of what each layer leaves.";
 
 /// Show how well labels of texts can be read off each layer of a model
@@ -48,9 +49,9 @@ impl Probe {
 
     /// The texts that probes are fitted on, and the others.
     fn texts(&self) -> Result<(Vec<LabelledText>, Vec<LabelledText>)> {
-        let all = read(&self.file, &Columns::default())?;
+        let all = read(&self.file, &columns(&self.file))?;
         if let Some(file) = &self.held_out {
-            return Ok((all, read(file, &Columns::default())?));
+            return Ok((all, read(file, &columns(file))?));
         }
         let mut parts = (Vec::new(), Vec::new());
         for (place, text) in all.into_iter().enumerate() {
@@ -58,5 +59,13 @@ impl Probe {
             part.push(text);
         }
         Ok(parts)
+    }
+}
+
+/// The first two columns of a table; of objects the keys `text` and `label`.
+fn columns(file: &Path) -> Columns {
+    match RecordFormat::of(file).is_ok_and(|format| !format.is_table()) {
+        true => Columns { text: vec!["text".into()], pair: None, label: "label".into() },
+        false => Columns::default(),
     }
 }

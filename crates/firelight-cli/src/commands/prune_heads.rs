@@ -18,8 +18,7 @@ Examples:
   firelight prune-heads gpt2 --keep-top 100 --by gradient --file texts.txt --out models/gpt2-100
 
 With --keep-top heads are ordered as `firelight heads` does it; of each layer the best one stays. The matrices are smaller, the outputs are \
-those of the model with zeros in the place of the heads. The folder is asked and measured as any run is, and `init.from` begins a training \
-from it.";
+those of the model with zeros in the place of the heads. The folder is asked and measured as any run is; it is not trained further.";
 
 /// Take heads out of a language model for good, in a new run folder with smaller matrices
 #[derive(clap::Args)]

@@ -42,7 +42,11 @@ impl<'a> WeightsTap<'a> {
 fn changed(mut hooks: LayerHooks, name: &str, [heads, weights, value]: [Tensor<4>; 3]) -> (Tensor<4>, Tensor<4>) {
     let after = hooks.activation(name, weights.clone());
     match hooks.edits(name) {
-        true => (heads + product(after.clone() - weights, value), after),
+        // A cache may store values as numbers of another type.
+        true => {
+            let value = firelight_kernels::cast(value, after.dtype().into());
+            (heads + product(after.clone() - weights, value), after)
+        }
         false => (heads, after),
     }
 }

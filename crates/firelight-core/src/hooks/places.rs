@@ -92,7 +92,7 @@ fn flags<const R: usize>(
     // The first dimension is the batch.
     let size = if R > behind { shape[R - behind] } else { 0 };
     match asked.iter().find(|index| **index >= size) {
-        Some(_) if size == 0 => Err(format!("an activation of the shape {shape:?} has no {name}")),
+        _ if size == 0 => Err(format!("an activation of the shape {shape:?} has no {name}")),
         Some(index) => Err(format!("an activation of the shape {shape:?} has {size} {name}, and no number {index}")),
         None => Ok((0..size).map(|index| asked.contains(&index)).collect()),
     }

@@ -111,7 +111,7 @@ fn put_back(forward: impl Fn(&mut Pass) -> Tensor<3>) {
         _ => hooks.patch(path.clone(), found.get::<3>(path).expect("vectors"), Places::all()),
     };
     let (patched, _) = paths.iter().fold(Hooks::new(), put).run(&forward).expect("the same shapes");
-    assert_close(&patched, &plain, 0.0);
+    assert_close(&patched, &plain, 1e-5); // A GPU may choose other kernels for the second pass.
     assert_close(&plain, &forward(&mut Pass::default()), 1e-5);
 }
 

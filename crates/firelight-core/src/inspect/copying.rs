@@ -2,18 +2,21 @@
 //!
 //! Sources: the OV circuit and copying, Elhage et al. 2021, "Copying as a simple property of the OV circuit"
 //! (<https://transformer-circuits.pub/2021/framework/index.html>); the score by the highest logits, Wang et al. 2022, §3.3
-//! (<https://arxiv.org/abs/2211.00593>). Differs from them: the layers before are run on each token by itself, where Wang et al. take the first
-//! feed-forward network alone.
+//! (<https://arxiv.org/abs/2211.00593>). Differs from them: the head reads the stream behind the whole first layer, which each token went
+//! through by itself, where Wang et al. take the first feed-forward network alone.
 
 use crate::block::TransformerBlock;
-use crate::hooks::{HookError, Hooks};
+use crate::hooks::{HookError, Hooks, Places};
 use crate::layer::{FeedForwardNetwork, TokenMixer};
 use crate::pass::Pass;
 use crate::transformer::Transformer;
 use burn::tensor::Tensor;
 
-/// The share of tokens that each head of a layer has among its `top` highest logits when it sees that token alone, `[H]`: what the head writes is
-/// read by the final norm and the `head` of the model. Equal logits do not count.
+/// The stream that heads read.
+const FIRST: &str = "blocks.0.output";
+
+/// The share of tokens that each head of a layer has among its `top` highest logits when it sees that token alone, as the first layer leaves it,
+/// `[H]`: what the head writes is read by the final norm and the `head` of the model. Equal logits do not count.
 ///
 /// # Shapes
 /// - `forward` runs `stack` on rows of one token each, `[N, 1, D]`, whose ids are `ids`
@@ -33,7 +36,7 @@ use burn::tensor::Tensor;
 /// let device = Device::flex();
 /// let (stack, head) = (TransformerConfig::new(16, 4, 2).init(&device), LinearConfig::new(16, 5).init(&device));
 /// let x = Tensor::<3>::ones([3, 1, 16], &device); // Three tokens, each by itself.
-/// let forward = |pass: &mut Pass| stack.forward(x, &SequenceInput::default(), pass);
+/// let forward = |pass: &mut Pass| stack.forward(x.clone(), &SequenceInput::default(), pass);
 /// let shares = copying(&stack, 1, forward, |x| head.forward(x), (&[0, 3, 4], 5))?;
 /// assert_eq!(shares, [1.0; 4]); // Of five tokens each is among the five highest.
 /// # Ok::<(), HookError>(())
@@ -41,12 +44,18 @@ use burn::tensor::Tensor;
 pub fn copying<M: TokenMixer + 'static, F: FeedForwardNetwork + 'static, T>(
     stack: &Transformer<TransformerBlock<M, F>>,
     layer: usize,
-    forward: impl FnOnce(&mut Pass) -> T,
+    mut forward: impl FnMut(&mut Pass) -> T,
     head: impl Fn(Tensor<3>) -> Tensor<3>,
     (ids, top): (&[u32], usize),
 ) -> Result<Vec<f64>, HookError> {
     let path = format!("blocks.{layer}.attention.heads");
-    let (_, found) = Hooks::new().record(path.clone()).run(forward)?;
+    let mut hooks = Hooks::new().record(path.clone());
+    if layer > 1 {
+        // Deep in a stack a lone token says little of itself.
+        let (_, first) = Hooks::new().record(FIRST).run(&mut forward)?;
+        hooks = hooks.patch(format!("blocks.{}.output", layer - 1), first.get::<3>(FIRST)?, Places::all());
+    }
+    let (_, found) = hooks.run(&mut forward)?;
     let block = stack.layers().nth(layer).expect("a layer of the stack, whose activation was found");
     let written = block.head_outputs(found.get::<4>(&path)?); // [N, H, 1, D]
     let written = written.ok_or_else(|| HookError::new(path, "the mixer names no layer that reads its heads"))?;

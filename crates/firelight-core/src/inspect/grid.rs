@@ -24,7 +24,10 @@ impl Columns {
         match (self, shape) {
             (Self::Positions, [_, .., tokens, _]) => Ok(*tokens),
             (Self::Heads, [_, heads, _, _]) => Ok(*heads),
-            _ => Err(HookError::new(path, format!("it has the shape {shape:?}, which has no {self:?}"))),
+            _ => Err(HookError::new(
+                path,
+                format!("it has the shape {shape:?}, which has no {}", format!("{self:?}").to_lowercase()),
+            )),
         }
     }
 

@@ -7,7 +7,7 @@
 //! confidence, Voita et al. 2019, §4 and §5.2.1 (<https://arxiv.org/abs/1905.09418>); induction heads by prefix matching, Olsson et al. 2022,
 //! "In-context learning and induction heads" (<https://transformer-circuits.pub/2022/in-context-learning-and-induction-heads/index.html>), after
 //! Elhage et al. 2021; heads of the same token, Wang et al. 2022, §3.2 (<https://arxiv.org/abs/2211.00593>). Olsson et al. show a head
-//! random tokens twice; here the rows are the caller's.
+//! 25 random tokens four times; here the rows are the caller's.
 
 use crate::precision::widened;
 use burn::tensor::{Tensor, TensorData};

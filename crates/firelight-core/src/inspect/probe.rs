@@ -162,7 +162,11 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Vec<f64> {
             let done: f64 = (0..j).map(|k| matrix[i][k] * matrix[j][k]).sum();
             let rest = matrix[i][j] - done;
             // Rounding alone makes a pivot of a penalised matrix no longer positive.
-            matrix[i][j] = if i == j { rest.max(f64::MIN_POSITIVE).sqrt() } else { rest / matrix[j][j] };
+            matrix[i][j] = if i == j {
+                rest.max(f64::EPSILON * matrix[i][i]).max(f64::MIN_POSITIVE).sqrt()
+            } else {
+                rest / matrix[j][j]
+            };
         }
     }
     for (i, line) in matrix.iter().enumerate() {

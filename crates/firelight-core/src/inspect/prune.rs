@@ -13,7 +13,7 @@ use burn::module::Module;
 /// The stack without some heads, and its configuration: `pruned` has the heads of each layer that go, which may differ in number. The
 /// matrices shrink, and the outputs are those of the stack with zeros in the place of these heads.
 ///
-/// Parameters of the attention are new ones, with adapters merged: an optimiser's state stays behind.
+/// Parameters of the attention are new ones, with adapters merged and floats in the place of blocks: an optimiser's state stays behind.
 ///
 /// # Errors
 /// Lists every layer of which heads cannot be taken: where none would be left, heads share keys and values with others that stay, the mixer is
@@ -87,6 +87,7 @@ fn shrunk(
 ) -> Result<(Transformer, TransformerConfig), ConfigError> {
     let mut blocks = Vec::with_capacity(stack.blocks.len());
     let mut problems = Vec::new();
+    let (before, _) = config.schemes();
     let device = stack.devices().into_iter().next().unwrap_or_default();
     for (index, (mut block, layer)) in stack.blocks.into_iter().zip(&mut config.layers).enumerate() {
         if !pruned[index].is_empty() {
@@ -101,8 +102,19 @@ fn shrunk(
         blocks.push(block);
     }
     ConfigError::collect([], problems)?;
+    let (schemes, _) = config.schemes();
     let mut built = config.init_with(&ParamBuilder::new(&device, 0));
-    (built.blocks, built.norm, built.position) = (blocks, stack.norm, stack.position);
+    let old: Vec<_> = [stack.position].into_iter().chain(stack.layer_positions).collect();
+    for (index, scheme) in schemes.iter().enumerate() {
+        let place = before.iter().position(|other| other == scheme);
+        // What is added to the embeddings does not depend on heads.
+        let place = place.or((index == 0 && scheme.0.adds_to_embeddings()).then_some(0));
+        if let Some(place) = place {
+            *(if index == 0 { &mut built.position } else { &mut built.layer_positions[index - 1] }) =
+                old[place].clone();
+        }
+    }
+    (built.blocks, built.norm) = (blocks, stack.norm);
     (built.embedding_norm, built.embedding_projection) = (stack.embedding_norm, stack.embedding_projection);
     Ok((built, config))
 }

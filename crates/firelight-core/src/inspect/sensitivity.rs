@@ -16,6 +16,9 @@ use burn::tensor::Tensor;
 /// # Errors
 /// If `pattern` names no activation, or one that is not `[B, H, T, W]`.
 ///
+/// # Panics
+/// If the device has no autodiff.
+///
 /// ```
 /// use burn::tensor::{Device, Tensor};
 /// use firelight_core::inspect::head_sensitivity;
@@ -38,6 +41,7 @@ pub fn head_sensitivity(pattern: &str, mut forward: impl FnMut(&mut Pass) -> Ten
         Ok(Tensor::<4>::ones([batch, n_heads, 1, 1], (&heads.device(), heads.dtype())).require_grad())
     };
     let gates: Vec<Tensor<4>> = paths.iter().map(gate).collect::<Result<_, _>>()?;
+    drop(found); // Else the graph of the first pass is held through the second.
     let gated = |hooks: Hooks, (path, gate): (&String, &Tensor<4>)| {
         let gate = gate.clone();
         hooks.edit(path.clone(), move |heads: Tensor<4>| heads * gate.clone())

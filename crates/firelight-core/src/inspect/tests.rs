@@ -281,7 +281,7 @@ fn places_of_a_grid_need_their_dimension() {
     let (model, x) = (stack(TransformerConfig::new(8, 2, 1)), random([1, 3, 8]));
     let number = |pass: &mut Pass| run(&model, &x, pass).narrow(2, 0, 1).mean();
     let error = ablation_effects("blocks.0.output", Columns::Heads, Ablation::Mean, number).expect_err("no heads");
-    assert_eq!(error.to_string(), "`blocks.0.output`: it has the shape [1, 3, 8], which has no Heads");
+    assert_eq!(error.to_string(), "`blocks.0.output`: it has the shape [1, 3, 8], which has no heads");
     let by_token = ablation_effects("blocks.0.output", Columns::Positions, Ablation::Zero, number).expect("tokens");
     assert_eq!(by_token.values[0].len(), 3);
     let places = Places::positions([0]);
@@ -316,7 +316,7 @@ fn a_pruned_stack_is_the_masked_one_and_smaller() {
         let (masked, _) = hooks.run(|pass| run(&whole, &x, pass)).expect("heads of both layers");
         let parameters = whole.num_params();
         let (small, config) = prune_heads(whole, &config, &pruned).expect("heads that can go");
-        assert_close(&run(&small, &x, &mut Pass::default()), &masked, 1e-6);
+        assert_close(&run(&small, &x, &mut Pass::default()), &masked, 1e-5);
         assert!(small.num_params() < parameters);
         let built = config.init_with(&ParamBuilder::new(&Device::default(), 1));
         let entries = |stack: &Transformer| crate::ParameterReport::of(stack).entries().to_vec();

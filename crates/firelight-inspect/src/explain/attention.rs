@@ -67,13 +67,16 @@ impl Computed {
         let pairs = |name: &str, values| Table::pairs(name, [tokens, tokens], values);
         let vectors = |name: &str, values| Table::vectors(name, tokens, values);
         let step = |title: &str, remark: String, tables| Step::new(format!("{place}{title}"), remark, tables);
+        let channel = |place: usize| value.iter().map(|row| row[place]).collect::<Vec<f64>>();
+        let channels: Vec<Vec<f64>> = (0..value.first().map_or(0, Vec::len)).map(channel).collect();
+        let sum = if is_near(&scores(&weights, &channels), &heads) { SUM.into() } else { format!("{SUM}{GATED}") };
         Ok(vec![
             step("Q, K, V", projected(width), vec![vectors("Q", query), vectors("K", key), vectors("V", value)]),
             step("scores", SCORES.into(), vec![pairs("Q K^T", plain)]),
             step("scaling", scaling(width), vec![pairs("Q K^T / sqrt(d_k)", scaled)]),
             step("mask", mask_remark(&masked), vec![pairs("masked scores", masked).as_scores()]),
             step("softmax", softmax_remark(is_plain), vec![pairs("weights", weights)]),
-            step("weighted sum", SUM.into(), vec![vectors("weights V", heads)]),
+            step("weighted sum", sum, vec![vectors("weights V", heads)]),
         ])
     }
 }
@@ -82,6 +85,8 @@ const SCORES: &str = "The score of a query and a key is their dot product: the s
 
 const SUM: &str = "Each token gets the sum of all values, each times its weight. The output projection reads these vectors of all heads side \
                    by side.";
+
+const GATED: &str = " The numbers shown are not that sum alone: the layer multiplies it by a gate.";
 
 fn projected(width: usize) -> String {
     format!(

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{Init, ParamBuilder, WeightInit, weights_of};
-use firelight_language::{LanguageModel, TextGenerator};
+use firelight_language::{LanguageModel, LanguageModelConfig, TextGenerator};
 use firelight_pretrained::{
     AutoModel, HubFolder, PublishedModel, Structure, Weights, describe, export_gguf, run_folder, run_folder_of_floats,
 };
-use firelight_storage::{Checkpoint, ModelFolder, save_weights};
+use firelight_storage::{Checkpoint, ModelFolder, load_weights, save_weights};
 use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
@@ -201,7 +201,7 @@ fn matrices_whose_rows_are_no_whole_blocks_stay_floats() {
 }
 
 #[test]
-fn a_command_runs_the_blocks_of_a_file_and_does_not_train_them() {
+fn the_blocks_of_a_file_are_run_and_are_no_floats_to_train() {
     let home = tempfile::tempdir().unwrap();
     let (file, cache) = (llama(home.path()), home.path().join("cache"));
     let run = run_folder(&file, &cache, |_| ()).unwrap();
@@ -210,7 +210,12 @@ fn a_command_runs_the_blocks_of_a_file_and_does_not_train_them() {
     let floats = run_folder_of_floats(&file, &cache, |_| ()).unwrap();
     assert!(ModelFolder::open(&floats).unwrap().read_quantization().unwrap().is_none());
     AutoModel::open(&floats, &Checkpoint::Last, &Device::flex()).unwrap();
-    logits(&folder);
-    let refused = AutoModel::open(&run, &Checkpoint::Last, &Device::flex()).unwrap_err().to_string();
+    let Ok(AutoModel::Language(model)) = AutoModel::open(&run, &Checkpoint::Last, &Device::flex()) else {
+        panic!("no language model")
+    };
+    assert_eq!(logits_of(&model), logits(&folder).1);
+    let config: LanguageModelConfig = folder.read_config(firelight_language::TASK).unwrap();
+    let weights = folder.weights(&Checkpoint::Last).unwrap();
+    let refused = load_weights(&mut config.init(&Device::flex()), weights).unwrap_err().to_string();
     assert!(refused.contains("in blocks of few bits") && refused.contains("import X.gguf --floats"), "{refused}");
 }

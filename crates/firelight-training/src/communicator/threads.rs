@@ -206,6 +206,7 @@ impl Drop for Threads {
 mod tests {
     use super::*;
     use crate::toy::alone;
+    use std::sync::Barrier;
     use std::thread;
 
     /// What each rank of a world returns, in the order of ranks.
@@ -253,20 +254,17 @@ mod tests {
 
     #[test]
     fn a_rank_that_does_not_come_is_named() {
-        let (begun, ended) = (Arc::new(Mutex::new(())), Duration::from_millis(20));
-        let held = begun.lock().unwrap();
-        let waiting = begun.clone();
-        let errors = thread::spawn(move || {
-            on_ranks(3, ended, |rank| {
-                if rank.rank() == 1 {
-                    drop(waiting.lock()); // as a rank that hangs
-                }
-                rank.gather("sum", Vec::new()).unwrap_err()
-            })
+        let others_gave_up = Barrier::new(3);
+        let errors = on_ranks(3, Duration::from_millis(20), |rank| {
+            if rank.rank() == 1 {
+                others_gave_up.wait(); // as a rank that hangs
+            }
+            let error = rank.gather("sum", Vec::new()).unwrap_err();
+            if rank.rank() != 1 {
+                others_gave_up.wait();
+            }
+            error
         });
-        thread::sleep(Duration::from_millis(60));
-        drop(held);
-        let errors = errors.join().unwrap();
         let missing = |error: &CommunicatorError| match error {
             CommunicatorError::Timeout { operation: "sum", missing, .. } => missing.contains(&1),
             _ => false,

@@ -127,7 +127,7 @@ impl Grid {
 
 /// A label without what file systems and shells read as something else, and not too long.
 fn safe(label: &str) -> String {
-    let is_plain = |character: &char| character.is_alphanumeric() || ".,=+-_".contains(*character);
+    let is_plain = |character: &char| character.is_ascii_alphanumeric() || ".,=+-_".contains(*character);
     label.chars().map(|character| if is_plain(&character) { character } else { '_' }).take(NAME).collect()
 }
 

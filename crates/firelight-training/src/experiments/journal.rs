@@ -116,7 +116,9 @@ impl ExperimentPlan {
 
     /// What the recipes say otherwise, beside the keys that are varied.
     fn changes_of_recipe(&self, began: &Self) -> Result<Vec<String>, RecipeError> {
-        let (old, new, varied) = (values(&began.recipe)?, values(&self.recipe)?, self.keys(began));
+        let (old, new) = (values(&began.recipe)?, values(&self.recipe)?);
+        // One at a time, the recipe is that of the baseline, whose values all points share.
+        let varied = if self.one_at_a_time && began.one_at_a_time { Vec::new() } else { self.keys(began) };
         let shown = |value: Option<&Value>| value.map_or_else(|| "left out".to_string(), ToString::to_string);
         let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
         let differing = keys.filter(|key| old.get(*key) != new.get(*key) && !varied.contains(key));

@@ -84,7 +84,7 @@ impl GridOptions {
         let is_right = !of_loss || metric == "loss";
         ensure!(
             is_right,
-            Mistake(format!("scaling laws are of the loss, and the metric is `{metric}`: leave out --metric"))
+            Mistake(format!("scaling laws are of the loss, and the metric is `{metric}`: give --metric loss"))
         );
         let points = grid.points(first.seed);
         let plan = ExperimentPlan::new(&grid, first.to_toml()?, &self.data);

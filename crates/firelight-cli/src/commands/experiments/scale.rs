@@ -14,7 +14,7 @@ const BUDGETS: [f64; 3] = [1.0, 10.0, 100.0];
 
 const EXAMPLES: &str = "\
 Examples:
-  firelight scale recipe.toml --data input.txt --vary model.d_model=32..256:5 --fit --out sizes
+  firelight scale recipe.toml --data input.txt --vary model.d_model=32..512:5 --fit --out sizes
   firelight scale recipe.toml --data a.txt --vary model.d_model=32..256:4 --vary training.steps=500..4000:4 --fit --out both
 
 Every training is a point of loss against parameters, tokens and floating point operations, which are counted and not measured. --fit \

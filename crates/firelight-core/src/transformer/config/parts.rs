@@ -85,7 +85,7 @@ impl TransformerConfig {
     }
 
     /// The position schemes, that of the stack first, each with the sizes that it is built for; and which of them each layer has.
-    pub(super) fn schemes(&self) -> (Vec<(PositionConfig, PositionSizes)>, Vec<usize>) {
+    pub(crate) fn schemes(&self) -> (Vec<(PositionConfig, PositionSizes)>, Vec<usize>) {
         let mut schemes = Vec::new();
         let own = self.layers.iter().find(|layer| layer.position.is_none()).or(self.layers.first());
         schemes.extend(own.map(|layer| (self.position.clone(), self.sizes(layer))));

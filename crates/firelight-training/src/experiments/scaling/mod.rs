@@ -103,6 +103,10 @@ impl ScalingFit {
                         further apart";
             return Err(InputError::new(text));
         }
+        if law.tokens.is_some_and(|term| term.coefficient <= 0.0) {
+            let text = "the loss does not fall with the number of tokens, so there is no power law of them: vary them further apart";
+            return Err(InputError::new(text));
+        }
         let resampled = bootstrap(&observations, terms, &solution);
         let resampled: Vec<ScalingLaw> = resampled.iter().map(|solution| law_of(solution, terms, scales)).collect();
         let relative_error = (solution.error / runs.len() as f64).sqrt();
@@ -129,7 +133,7 @@ fn terms(runs: &[ScalingRun]) -> Result<usize, InputError> {
     if sizes < SIZES {
         let text =
             format!("a power law takes {SIZES} different numbers of parameters or more, and the runs have {sizes}");
-        return Err(InputError::new(text).advise("vary more sizes, such as model.d_model=32..256:5"));
+        return Err(InputError::new(text).advise("vary more sizes, such as model.d_model=32..512:5"));
     }
     match tokens {
         1 => Ok(1),
