@@ -8,7 +8,9 @@ pub(super) fn quantize(x: Tensor<4>) -> (Tensor<4, Int>, Tensor<4>) {
     let blocks = Blocks::of(width);
     let x = x.detach().reshape([batch * heads * rows * blocks.count, blocks.numbers]);
     let scales = scales(x.clone()); // [N, 1]
-    let codes = (x / steps(scales.clone()) + 0.5).floor().cast(IntDType::I32);
+    let codes = (x / steps(scales.clone()) + 0.5).floor();
+    let unknown = codes.clone().is_nan(); // Not every backend makes an integer of NaN.
+    let codes = codes.mask_fill(unknown, 0.0).cast(IntDType::I32);
     let codes = packed(codes, blocks.words).reshape([batch, heads, rows, blocks.count * blocks.words]);
     (codes, scales.reshape([batch, heads, rows, blocks.count]))
 }
