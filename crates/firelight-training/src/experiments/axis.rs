@@ -2,6 +2,7 @@
 
 use firelight_storage::{InputError, shortened};
 use serde::{Deserialize, Serialize};
+use toml::Table;
 
 /// No axis has more values than this.
 const MOST: usize = 10_000;
@@ -49,6 +50,30 @@ impl Axis {
         match twice {
             Some((_, value)) => Err(InputError::new(format!("`{key}` has the value `{}` twice", shortened(value)))),
             None => Ok(Self { key: key.into(), values }),
+        }
+    }
+
+    /// The same with its whole key, where it has the last part of one key of a recipe alone: `heads` and `n_heads` stand for `model.n_heads`.
+    ///
+    /// # Errors
+    /// If it may stand for several keys of `recipe`, in TOML.
+    pub fn of_recipe(self, recipe: &str) -> Result<Self, InputError> {
+        let table: Table = recipe.parse().unwrap_or_default();
+        if self.key.contains('.') || table.contains_key(&self.key) {
+            return Ok(self);
+        }
+        let is_meant = |name: &str| name == self.key || name.strip_prefix("n_") == Some(&self.key);
+        let sections = table.iter().filter_map(|(section, keys)| Some((section, keys.as_table()?)));
+        let keys = sections.flat_map(|(section, keys)| keys.keys().map(move |name| (section, name)));
+        let meant: Vec<String> =
+            keys.filter(|(_, name)| is_meant(name)).map(|(section, name)| format!("{section}.{name}")).collect();
+        match <[String; 1]>::try_from(meant) {
+            Ok([key]) => Ok(Self { key, ..self }),
+            Err(none) if none.is_empty() => Ok(self), // The recipe tells what is near.
+            Err(several) => {
+                let problem = format!("`{}` may be {}", shortened(&self.key), several.join(" or "));
+                Err(InputError::new(problem).advise("write the whole key"))
+            }
         }
     }
 
@@ -140,6 +165,24 @@ mod tests {
 
     fn values(text: &str) -> Vec<String> {
         Axis::parse(text).unwrap().values
+    }
+
+    #[test]
+    fn a_key_may_be_its_last_part_where_that_is_of_one_key() {
+        let recipe = "seed = 1\n[model]\nn_heads = 4\nposition = { kind = 'none' }\nkind = 1\n[data]\nkind = 2";
+        let key = |text: &str| Axis::parse(text).unwrap().of_recipe(recipe).map(|axis| axis.key);
+        for (given, whole) in [
+            ("heads=1", "model.n_heads"),
+            ("n_heads=1", "model.n_heads"),
+            ("position=none", "model.position"),
+            ("seed=1,2", "seed"),
+            ("model.nheads=1", "model.nheads"),
+            ("nothing=1", "nothing"),
+        ] {
+            assert_eq!(key(given).unwrap(), whole);
+        }
+        let error = key("kind=1").unwrap_err().to_string();
+        assert_eq!(error, "`kind` may be data.kind or model.kind; write the whole key");
     }
 
     #[test]

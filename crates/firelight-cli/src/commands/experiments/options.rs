@@ -1,7 +1,7 @@
 //! What an experiment is asked, and its course: everything is checked, then one point after the other is trained.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, bail, ensure};
 use burn::tensor::Device;
@@ -30,7 +30,7 @@ const TOLD: usize = 5;
 pub(super) struct GridOptions {
     /// Recipe file (TOML), or the name of an embedded one (`firelight recipes`)
     recipe: PathBuf,
-    /// Key and its values: KEY=V1,V2,... or KEY=FROM..TO:COUNT with equal ratios; may be repeated
+    /// Key, or its last part, and its values: KEY=V1,V2,... or KEY=FROM..TO:COUNT with equal ratios; may be repeated
     #[arg(long = "vary", value_name = "KEY=VALUES", required = true, value_parser = Axis::parse)]
     axes: Vec<Axis>,
     /// Vary each key by itself around the recipe, and not all of them together
@@ -39,9 +39,9 @@ pub(super) struct GridOptions {
     /// Trainings of each combination, with the recipe's seed and those that follow it
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     seeds: u32,
-    /// Folder of the experiment, with a run folder for each training; the same command again goes on in it
+    /// Folder of the experiment, in which the same command again goes on; by default runs/RECIPE-experiment
     #[arg(long, value_name = "DIR")]
-    out: PathBuf,
+    out: Option<PathBuf>,
     /// File or folder to train on, as with `firelight train`; may be repeated
     #[arg(long, value_name = "PATH")]
     data: Vec<PathBuf>,
@@ -78,7 +78,7 @@ impl GridOptions {
 
     fn train_as<T: Shown>(&self, of_loss: bool) -> Result<Option<Finished>> {
         let chosen = device::choose(self.device.as_deref())?;
-        let grid = self.grid()?;
+        let grid = self.grid(self.axes_of::<T>()?)?;
         let first = self.recipe_of_first::<T>(&grid)?;
         let metric = first.training.monitor.clone();
         let is_right = !of_loss || metric == "loss";
@@ -88,28 +88,42 @@ impl GridOptions {
         );
         let points = grid.points(first.seed);
         let plan = ExperimentPlan::new(&grid, first.to_toml()?, &self.data);
-        let journal = Journal::open(&self.out, plan)?;
+        let journal = Journal::open(self.folder(), plan)?;
         let waiting: Vec<Point> = points.iter().filter(|point| !journal.is_done(&point.name)).cloned().collect();
         let estimates = self.estimates::<T>(&grid, &waiting, &chosen.device)?;
         if self.dry_run {
             output::print(&costs(&grid, &estimates))?;
             return Ok(None);
         }
-        let (folder, json) = (self.out.clone(), self.json);
+        let (folder, json) = (self.folder(), self.json);
         let mut finished = Finished { grid, points, journal, metric, folder, json };
         announce(&finished, waiting.len(), self.seeds as usize, &estimates);
         self.train_points::<T>(&mut finished, &waiting, &chosen)?;
         Ok(Some(finished))
     }
 
-    fn grid(&self) -> Result<Grid> {
-        let grid = Grid::new(self.axes.clone(), self.one_at_a_time, self.seeds as usize)?;
+    fn folder(&self) -> PathBuf {
+        let name = self.recipe.file_stem().unwrap_or_default().to_string_lossy();
+        self.out.clone().unwrap_or_else(|| Path::new("runs").join(format!("{name}-experiment")))
+    }
+
+    /// What is varied, with whole keys. The recipe is read for keys that are not.
+    fn axes_of<T: Shown>(&self) -> Result<Vec<Axis>> {
+        if self.axes.iter().all(|axis| axis.key.contains('.')) {
+            return Ok(self.axes.clone());
+        }
+        let recipe = read_new_recipe::<T>(Some(&self.recipe), &self.overrides(&[]))?.to_toml()?;
+        Ok(self.axes.iter().cloned().map(|axis| axis.of_recipe(&recipe)).collect::<Result<_, _>>()?)
+    }
+
+    fn grid(&self, axes: Vec<Axis>) -> Result<Grid> {
+        let has_metric = axes.iter().any(|axis| axis.key == "training.monitor");
+        let grid = Grid::new(axes, self.one_at_a_time, self.seeds as usize)?;
         let (size, yes) = (grid.size(), self.yes);
         ensure!(
             yes || size <= MOST,
             Mistake(format!("these are {size} trainings: vary fewer values, or train more than {MOST} with --yes"))
         );
-        let has_metric = self.axes.iter().any(|axis| axis.key == "training.monitor");
         ensure!(
             !has_metric,
             Mistake("points of different metrics cannot be compared: give --metric, or one --set".into())
