@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes a folder as Hugging Face does, of the shape of GPT-2 124M, with random weights and a tokenizer of 50,257 tokens: what
-`examples/generation_speed.rs` measures where the published weights are not at hand.
+`examples/measurements/generation_speed.rs` measures where the published weights are not at hand.
 
     pip install transformers torch
     python3 bench/random_gpt2.py DIR TEXT...          # some 10 MB of texts, whatever they are

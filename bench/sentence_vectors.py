@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The other side of `examples/embedding_speed.rs`: a sentence model through sentence-transformers, on a file of texts.
+"""The other side of `examples/measurements/embedding_speed.rs`: a sentence model through sentence-transformers, on a file of texts.
 
     pip install sentence-transformers
     python3 bench/sentence_vectors.py texts DATA texts.txt            # writes 1,000 texts of mixed length

@@ -2,19 +2,20 @@
 //! banks of money than to that of a river, though the word, and what goes into the model for it, is the same.
 //!
 //! Command: cargo run --release -p firelight-examples --example contextual_embeddings -- all-MiniLM-L6-v2/ bank.svg
+//! (a folder as Hugging Face has it, or a name on its hub)
 //! Time: a second, once it is built.
 //! Expect: a table of cosines and a picture of it; the first two sentences are nearer to one another than to the next two.
 
 use std::fmt::Write;
 use std::path::Path;
-use std::process::ExitCode;
 
+use anyhow::Result;
 use burn::tensor::{Device, Int, Tensor};
 use firelight::classification::{TextEncoder, TextInput, cosine_similarities};
 use firelight::data::Tokenizer;
 use firelight::nn::Pass;
-use firelight::pretrained::{AutoModel, PublishedModel};
-use firelight::storage::{InputError, TaskError};
+use firelight::pretrained::{AutoModel, PublishedModel, locate};
+use firelight::storage::{InputError, TaskError, write_atomic};
 
 const WORD: &str = "bank";
 
@@ -29,23 +30,15 @@ const SENTENCES: [&str; 5] = [
 /// Pixels of a field of the picture.
 const FIELD: usize = 64;
 
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [folder, picture] = &arguments[..] else {
-        eprintln!("usage: contextual_embeddings FOLDER PICTURE.svg");
-        return ExitCode::from(2);
-    };
-    let drawn = similarities(Path::new(folder)).and_then(|found| {
-        print!("{}", table(&found));
-        Ok(firelight::storage::write_atomic(picture, svg(&found))?)
-    });
-    match drawn {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            firelight::problems(&error).iter().for_each(|problem| eprintln!("error: {problem}"));
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
+}
+
+fn run() -> Result<()> {
+    let [model, picture] = firelight_examples::words("MODEL PICTURE.svg")?;
+    let found = similarities(&locate(model, |line| eprintln!("{line}"))?)?;
+    print!("{}", table(&found));
+    Ok(write_atomic(picture, svg(&found))?)
 }
 
 /// The cosines of the vectors of the word, sentence by sentence.

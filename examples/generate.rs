@@ -4,57 +4,44 @@
 //! Time: a second each, once it is built.
 //! Expect: a text for every way, under its name; greedy choice repeats itself, the others less; with guesses it is the same text sooner.
 
-use std::process::ExitCode;
-
+use anyhow::Result;
 use firelight::generation::processors::{Dry, HIDDEN, MirostatOptions};
 use firelight::generation::{
     BeamOptions, Constraint, ContrastiveOptions, GenerationOptions, History, LogitsProcessor, Processing, PromptLookup,
 };
 use firelight::language::TextGenerator;
-use firelight::storage::TaskError;
 
-const TOKENS: usize = 120;
-
-fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [model, prompt] = &arguments[..] else {
-        eprintln!("usage: generate RUN PROMPT");
-        return ExitCode::from(2);
-    };
-    match TextGenerator::load(model).and_then(|generator| written(generator, prompt, TOKENS)) {
-        Ok(texts) => {
-            texts.iter().for_each(|(name, text)| println!("== {name}\n{prompt}{text}\n"));
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            firelight::problems(&error).iter().for_each(|problem| eprintln!("error: {problem}"));
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> std::process::ExitCode {
+    firelight_examples::report(run)
 }
 
-/// A text and the name of the way in which it was written.
-type Way = (&'static str, String);
+fn run() -> Result<()> {
+    let [model, prompt] = firelight_examples::words("RUN PROMPT")?;
+    let texts = written(TextGenerator::load(model)?, &prompt, 120)?;
+    texts.iter().for_each(|(name, text)| println!("== {name}\n{prompt}{text}\n"));
+    Ok(())
+}
 
-/// The continuations of a prompt in all ways.
-fn written(generator: TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<Way>, TaskError> {
+/// The continuations of a prompt in all ways, with the names of these.
+fn written(generator: TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<(&'static str, String)>> {
     let mut ways = token_by_token(&generator, prompt, tokens)?;
     ways.extend(searched(&generator, prompt, tokens)?);
-    let greedy = GenerationOptions::new(tokens).greedy();
-    let words = Constraint::regex(r"[a-z ]+\.", generator.tokenizer())?;
-    let words = Processing { constraint: Some(words), ..Processing::default() };
+    let constraint = Some(Constraint::regex(r"[a-z ]+\.", generator.tokenizer())?);
+    let words = Processing { constraint, ..Processing::default() };
     let words = GenerationOptions::new(tokens).with_seed(7).with_processing(words);
     ways.push(("a regular expression", generator.generate(prompt, &words)?.text));
     let guessing = generator.with_lookup(PromptLookup::default());
+    let greedy = GenerationOptions::new(tokens).greedy();
     ways.push(("greedy, with guesses from the text", guessing.generate(prompt, &greedy)?.text));
     Ok(ways)
 }
 
 /// The ways that choose one token after the other.
-fn token_by_token(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<Way>, TaskError> {
+fn token_by_token(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<(&'static str, String)>> {
     let drawn = || GenerationOptions::new(tokens).with_temperature(0.8).with_seed(7);
     let penalised = Processing { repetition_penalty: 1.3, ..Processing::default() };
     let dry = Processing { dry: Some(Dry { allowed: 4, ..Dry::default() }), ..Processing::default() };
+    let mirostat = MirostatOptions { tau: 3.0, eta: 0.1 };
     let ways = [
         ("greedy", drawn().greedy()),
         ("greedy, repetition penalty 1.3", drawn().greedy().with_processing(penalised)),
@@ -64,10 +51,7 @@ fn token_by_token(generator: &TextGenerator, prompt: &str, tokens: usize) -> Res
         ("top-p 0.9", drawn().with_top_p(0.9)),
         ("min-p 0.1", drawn().with_random(|random| random.min_p = Some(0.1))),
         ("typical 0.9", drawn().with_random(|random| random.typical_p = Some(0.9))),
-        (
-            "Mirostat, 3 bits",
-            drawn().with_random(|random| random.mirostat = Some(MirostatOptions { tau: 3.0, eta: 0.1 })),
-        ),
+        ("Mirostat, 3 bits", drawn().with_random(|random| random.mirostat = Some(mirostat))),
         ("until a full stop", drawn().with_stop_strings(["."])),
         ("every token once", drawn().with_processor(Once)),
     ];
@@ -76,11 +60,10 @@ fn token_by_token(generator: &TextGenerator, prompt: &str, tokens: usize) -> Res
 }
 
 /// The ways that compare several texts, or several tokens.
-fn searched(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<Way>, TaskError> {
+fn searched(generator: &TextGenerator, prompt: &str, tokens: usize) -> Result<Vec<(&'static str, String)>> {
     let beams = BeamOptions::new(tokens).with_beams(4);
     let groups = beams.clone().with_groups(4, 2.0).with_n_best(4);
-    let last =
-        |options: &BeamOptions| Ok::<_, TaskError>(generator.search(prompt, options)?.pop().map(|found| found.0));
+    let last = |options: &BeamOptions| anyhow::Ok(generator.search(prompt, options)?.pop().map(|found| found.0));
     let contrastive = ContrastiveOptions::new(tokens).with_contrast(4, 0.6);
     let drawn = GenerationOptions::new(tokens).with_temperature(0.8).with_seed(7);
     Ok(vec![
@@ -112,17 +95,15 @@ impl LogitsProcessor for Once {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use burn::tensor::Device;
     use firelight::data::{Tokenizer, TokenizerConfig};
     use firelight::language::LanguageModelConfig;
 
     #[test]
     fn every_way_writes_a_text_of_its_own() {
         let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefghijklmnopqrstuvwxyz .").unwrap();
-        let device = Device::flex();
+        let device = burn::tensor::Device::flex();
         device.seed(5);
-        let config = LanguageModelConfig::new(tokenizer.vocab_size(), 16, 2, 1).with_max_seq_len(64);
-        let model = config.init(&device);
+        let model = LanguageModelConfig::new(tokenizer.vocab_size(), 16, 2, 1).with_max_seq_len(64).init(&device);
         let texts = written(TextGenerator::new(model, tokenizer), "once ", 20).unwrap();
         assert_eq!(texts.len(), 17);
         let of = |way: &str| texts.iter().find(|(name, _)| *name == way).unwrap().1.as_str();
