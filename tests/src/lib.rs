@@ -50,3 +50,88 @@ pub struct Activations;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/mask.md")]
 pub struct Masks;
+
+/// Five minutes to a first model.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/start.md")]
+pub struct FirstSteps;
+
+/// The tour: attention.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/attention.md")]
+pub struct TourAttention;
+
+/// The tour: heads.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/heads.md")]
+pub struct TourHeads;
+
+/// The tour: masks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/masks.md")]
+pub struct TourMasks;
+
+/// The tour: positions.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/positions.md")]
+pub struct TourPositions;
+
+/// The tour: blocks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/blocks.md")]
+pub struct TourBlocks;
+
+/// The tour: stacks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/stacks.md")]
+pub struct TourStacks;
+
+/// The tour: training.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/training.md")]
+pub struct TourTraining;
+
+/// The tour: a translator.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/translator.md")]
+pub struct TourTranslator;
+
+/// The tour: writing.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/writing.md")]
+pub struct TourWriting;
+
+/// The tour: long texts.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/long.md")]
+pub struct TourLong;
+
+/// The tour: seeing inside.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/inside.md")]
+pub struct TourInside;
+
+/// The tour: published models.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/pretrained.md")]
+pub struct TourPretrained;
+
+/// The tour: experiments.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/tour/experiments.md")]
+pub struct TourExperiments;
+
+/// Coming from PyTorch.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/migrate/pytorch.md")]
+pub struct FromPyTorch;
+
+/// Coming from Hugging Face.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/migrate/hugging-face.md")]
+pub struct FromHuggingFace;
+
+/// Coming from burn-nn.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/migrate/burn-nn.md")]
+pub struct FromBurnNn;

@@ -5,13 +5,14 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, run, run_if_installed};
-use crate::{agree, consumer, test};
+use crate::{agree, book, consumer, test};
 
 /// Stops at the first step that fails.
 pub(crate) fn run_all() -> Result<()> {
     let start = Instant::now();
     run("format", &mut cargo("fmt --all --check"))?;
     spelling()?;
+    book::check_links()?;
     dependencies()?;
     consumer::check_locks()?;
     run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;

@@ -2,6 +2,7 @@
 
 mod agree;
 mod bench;
+mod book;
 mod check;
 mod command;
 mod consumer;
@@ -40,6 +41,8 @@ enum Task {
     Fuzz(fuzz::Options),
     /// Measure which lines the tests run, crate by crate
     Coverage(coverage::Options),
+    /// Build the book of docs/ with mdBook, its links checked and its pictures made on demand
+    Book(book::Options),
     /// Compute the golden tensors anew with PyTorch
     Fixtures,
     /// Run the tests of `unsafe` code under AddressSanitizer and Miri, on a nightly compiler
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
         Task::Agree(options) => agree::compare(&options),
         Task::Fuzz(options) => fuzz::search(&options),
         Task::Coverage(options) => coverage::measure(&options),
+        Task::Book(options) => book::make(&options),
         Task::Fixtures => fixtures::regenerate(),
         Task::Sanitize(options) => sanitize::run_selected(&options),
     };
