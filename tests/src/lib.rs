@@ -135,3 +135,43 @@ pub struct FromHuggingFace;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/migrate/burn-nn.md")]
 pub struct FromBurnNn;
+
+/// Captions of images.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/captions.md")]
+pub struct Captions;
+
+/// Conversations.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/chat.md")]
+pub struct Chat;
+
+/// Classes of texts.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/classify.md")]
+pub struct Classify;
+
+/// Classes of images.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/images.md")]
+pub struct Images;
+
+/// Pairs of texts.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/pairs.md")]
+pub struct Pairs;
+
+/// Records.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/records.md")]
+pub struct Records;
+
+/// Scores of texts.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/score.md")]
+pub struct Scores;
+
+/// Translation.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/translate.md")]
+pub struct Translate;
