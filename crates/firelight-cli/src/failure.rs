@@ -14,8 +14,9 @@ use firelight::device::DeviceError;
 use firelight::generation::GenerationError;
 use firelight::storage::{InputError, StorageError, TaskError};
 use firelight::training::{RecipeError, TrainingError};
+use firelight_mpi::MpiError;
 
-use crate::{Cli, output};
+use crate::{Cli, output, ranks};
 
 const SUCCESS: u8 = 0;
 const MACHINE: u8 = 1;
@@ -40,15 +41,18 @@ pub(crate) fn report(command: impl FnOnce() -> Result<(), Error>) -> ExitCode {
         Ok(Ok(())) => SUCCESS,
         Ok(Err(error)) if is_closed_pipe(&error) => SUCCESS,
         Ok(Err(error)) => {
+            ranks::fail(&problems(&error).join("; "));
             tell(&error);
             if is_user_error(&error) { USER } else { MACHINE }
         }
         Err(payload) => {
             let message = one_line(panic_message(&*payload));
+            ranks::fail(&format!("internal failure: {message}"));
             output::note(format_args!("error: internal failure: {message} (RUST_BACKTRACE=full shows where)"));
             MACHINE
         }
     };
+    ranks::end(code);
     ExitCode::from(code)
 }
 
@@ -80,6 +84,7 @@ pub(crate) fn is_user_error(error: &Error) -> bool {
     let judgements = [
         error.downcast_ref::<clap::Error>().map(|_| true),
         error.downcast_ref::<Mistake>().map(|_| true),
+        error.downcast_ref::<MpiError>().map(|_| true),
         error.downcast_ref::<TaskError>().map(TaskError::is_user_error),
         error.downcast_ref::<RecipeError>().map(RecipeError::is_user_error),
         error.downcast_ref::<TrainingError>().map(TrainingError::is_user_error),

@@ -7,6 +7,7 @@ mod interruption;
 mod memory;
 mod output;
 mod pulse;
+mod ranks;
 mod threads;
 
 use std::process::ExitCode;

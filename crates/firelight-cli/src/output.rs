@@ -2,6 +2,7 @@
 
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use firelight::training::wrapped;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -11,11 +12,26 @@ use log::{LevelFilter, Log, Metadata, Record};
 #[cfg(unix)]
 const NARROWEST: usize = 20;
 
+/// Whether another rank speaks for this one.
+static MUTE: AtomicBool = AtomicBool::new(false);
+
+/// Says nothing from now on, or says again what there is to say.
+pub(crate) fn mute(mute: bool) {
+    MUTE.store(mute, Ordering::SeqCst);
+}
+
+pub(crate) fn is_mute() -> bool {
+    MUTE.load(Ordering::SeqCst)
+}
+
 /// Writes a result to stdout at once.
 ///
 /// # Errors
 /// The pipe is closed or the disk is full.
 pub(crate) fn print(text: &str) -> io::Result<()> {
+    if is_mute() {
+        return Ok(());
+    }
     let mut stdout = io::stdout().lock();
     let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to the standard output: {error}")))
@@ -23,6 +39,9 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 
 /// Writes a remark to stderr, wrapped by words where that is a terminal; nobody may be listening.
 pub(crate) fn note(remark: Arguments) {
+    if is_mute() {
+        return;
+    }
     let remark = match width() {
         Some(width) => wrapped(&remark.to_string(), width),
         None => remark.to_string(),

@@ -4,6 +4,7 @@ use std::env;
 use std::thread::available_parallelism;
 
 use anyhow::Result;
+use firelight_mpi::Launch;
 use rayon::ThreadPoolBuilder;
 
 /// Sets how many threads the CPU backends have, this one among them; 0 takes all, or as many as `RAYON_NUM_THREADS` says.
@@ -18,8 +19,10 @@ pub(crate) fn join_pool(threads: usize) -> Result<()> {
     Ok(pool.build_global()?)
 }
 
-/// As many as rayon takes by itself.
+/// As many as rayon takes by itself; ranks that a launcher started on the same cores share these.
 fn usual() -> usize {
     let asked = env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
-    asked.or(available_parallelism().ok().map(usize::from)).unwrap_or(1)
+    let sharing = Launch::of_environment().map_or(1, |launch| launch.sharing);
+    let share = |cores: usize| (cores / sharing).max(1);
+    asked.or(available_parallelism().ok().map(|cores| share(cores.into()))).unwrap_or(1)
 }

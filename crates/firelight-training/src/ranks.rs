@@ -3,6 +3,7 @@
 
 mod agreement;
 mod gradients;
+mod preparation;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -37,6 +38,10 @@ impl Ranks {
     /// One process by itself.
     pub(crate) fn alone() -> Self {
         Self(Arc::new(Alone))
+    }
+
+    pub(crate) fn communicator(&self) -> Arc<dyn Communicator> {
+        self.0.clone()
     }
 
     pub(crate) fn are_one(&self) -> bool {

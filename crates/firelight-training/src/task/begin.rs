@@ -211,7 +211,7 @@ pub(super) fn read_beside<T: Task>(
 }
 
 /// The recipe of a name and a text, with the keys of `[model]` that it leaves out taken from `model`.
-fn read_text<T: Task>(
+pub(super) fn read_text<T: Task>(
     (name, text): (&str, &str),
     overrides: &[(String, String)],
     model: &Table,

@@ -22,7 +22,7 @@ mod toy_task;
 mod trained;
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{Debug, Display};
 use std::path::Path;
 
 use burn::tensor::Device;
@@ -97,8 +97,8 @@ pub trait Task: Sized {
     type DataModule: DataModule<Self>;
     /// The model.
     type Net: Objective<Loss = Self::Loss>;
-    /// What can go wrong.
-    type Error: From<StorageError> + From<RecipeError> + From<TrainingError>;
+    /// What can go wrong, with a text that tells the other ranks of a training.
+    type Error: Display + From<StorageError> + From<RecipeError> + From<TrainingError>;
 
     /// Lists what is wrong with the task's sections, as far as that shows without the data.
     fn judge(_recipe: &RecipeOf<Self>) -> Vec<Problem> {

@@ -1,6 +1,8 @@
 //! A training that is ready to begin: [`Run::prepare`] reads and checks everything and only then makes the folder;
 //! [`Run::fit`] trains.
 
+mod on_ranks;
+
 use std::fmt;
 
 use burn::module::Module;
@@ -16,6 +18,7 @@ use crate::checkpoint::write_json;
 use crate::config::LOSS;
 use crate::freeze::{trained_beside, trained_by_paths};
 use crate::path::{fits, parameters_of, shapes_of};
+use crate::ranks::Ranks;
 use crate::sessions::SessionLog;
 use crate::{
     Extension, FitInput, InitReport, MetricsLog, Observer, Score, StartPoint, TrainingConfig, TrainingError,
@@ -39,6 +42,8 @@ pub struct Run<T: Task> {
     start: StartPoint,
     device: Device,
     device_name: String,
+    /// The ranks that train it; the first one alone writes.
+    ranks: Ranks,
 }
 
 impl<T: Task> Run<T> {
@@ -51,16 +56,21 @@ impl<T: Task> Run<T> {
     /// # Errors
     /// If the recipe, the data or the folder cannot be used. Nothing is written before all is checked.
     pub fn prepare(request: &RunRequest) -> Result<Self, T::Error> {
+        Self::prepare_first(request, &Ranks::alone())
+    }
+
+    /// As the first of the ranks, which alone makes the folder, has its lock and writes.
+    fn prepare_first(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
         match (&request.out, request.existing) {
             (Some(out), Existing::Resume | Existing::Continue) => match ModelFolder::create(out, request.existing) {
-                Ok(folder) if folder.config().is_file() => Self::resume(folder, request),
-                Ok(folder) => Self::begin_again(folder, request),
+                Ok(folder) if folder.config().is_file() => Self::resume(folder, request, ranks),
+                Ok(folder) => Self::begin_again(folder, request, ranks),
                 Err(StorageError::NothingToResume { .. }) if request.names_a_source() => {
-                    Self::begin(&request.clone().with_existing(Existing::Refuse))
+                    Self::begin(&request.clone().with_existing(Existing::Refuse), ranks)
                 }
                 Err(error) => Err(error.into()),
             },
-            _ => Self::begin(request),
+            _ => Self::begin(request, ranks),
         }
     }
 
@@ -83,8 +93,9 @@ impl<T: Task> Run<T> {
         Ok(cost_of::<T>(&recipe, &config, &request.device, || blocks::planned::<T>(&recipe, &config, &request.device)))
     }
 
-    fn begin(request: &RunRequest) -> Result<Self, T::Error> {
+    fn begin(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
         let Plan { recipe, corpus, config } = Plan::<T>::new(request)?;
+        ranks.check(recipe.training.gradient_accumulation_steps).map_err(TrainingError::from)?;
         let folder = match &request.out {
             Some(out) => ModelFolder::create(out, request.existing)?,
             None => ModelFolder::next_free(RUNS, request.name(unnamed::<T>().0))?,
@@ -94,22 +105,22 @@ impl<T: Task> Run<T> {
         corpus.save(&folder)?;
         folder.write_config(T::NAME, &config)?;
         let corpus = T::DataModule::open(&recipe, &folder)?; // as a resumed run will: in files, where it is large
-        Self::assemble(folder, Plan { recipe, corpus, config }, StartPoint::default(), &request.device)
+        Self::assemble(folder, Plan { recipe, corpus, config }, StartPoint::default(), &request.device, ranks)
     }
 
     /// Begins a run again that was stopped while its folder was being filled.
-    fn begin_again(folder: ModelFolder, request: &RunRequest) -> Result<Self, T::Error> {
+    fn begin_again(folder: ModelFolder, request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
         let mut again = request.clone();
         // A recipe that is named may be a built-in one, which is no file.
         again.recipe = again.recipe.or_else(|| Some(folder.recipe()).filter(|path| path.is_file()));
         again.existing = Existing::Force;
         drop(folder); // The new run takes the folder's lock.
-        Self::begin(&again)
+        Self::begin(&again, ranks)
     }
 
     /// Continues a run. A recipe and data may stand beside the folder, as when the first command is repeated, if they are
     /// those of the run; how long it goes on may change.
-    fn resume(folder: ModelFolder, request: &RunRequest) -> Result<Self, T::Error> {
+    fn resume(folder: ModelFolder, request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
         let stored = read_recipe::<T>(Some(&folder.recipe()), &[])?;
         let source = request.recipe.clone().unwrap_or_else(|| folder.recipe());
         // A run that began from another one keeps what it took from its recipe, and needs it no more.
@@ -122,30 +133,37 @@ impl<T: Task> Run<T> {
             return Err(other_run(&folder, "--data").into());
         }
         recipe.training.check_device(&request.device)?;
+        ranks.check(recipe.training.gradient_accumulation_steps).map_err(TrainingError::from)?;
         let config = folder.read_config(T::NAME)?;
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
         let plan = Plan { recipe, corpus, config }.checked(&request.clone().with_recipe(source))?;
         let start = resume_point(&folder)?.unwrap_or_default();
-        let run = Self::assemble(folder, plan, start, &request.device)?;
+        let run = Self::assemble(folder, plan, start, &request.device, ranks)?;
         run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written
         Ok(run)
     }
 
-    fn assemble(folder: ModelFolder, plan: Plan<T>, start: StartPoint, device: &Device) -> Result<Self, T::Error> {
+    fn assemble(
+        folder: ModelFolder,
+        plan: Plan<T>,
+        start: StartPoint,
+        device: &Device,
+        ranks: &Ranks,
+    ) -> Result<Self, T::Error> {
         let Plan { recipe, corpus, config } = plan;
         let (model, init) = match start.step() {
             0 => start::begin::<T>(&recipe, &config, device)?,
             _ => (blocks::built::<T>(&folder, &config, recipe.seed, device)?, None), // the checkpoint holds its weights
         };
-        if let Some(init) = &init {
+        if let Some(init) = init.as_ref().filter(|_| ranks.is_first()) {
             blocks::note::<T>(&folder, &recipe, &config, &model)?; // before the first weights in blocks
             write_json(&folder.init(), init)?;
         }
         let task = training_module::<T>(&recipe, model);
-        let (device, device_name) = (device.clone(), String::new());
-        Ok(Self { folder, recipe, corpus, config, task, init, start, device, device_name })
+        let (device, device_name, ranks) = (device.clone(), String::new(), ranks.clone());
+        Ok(Self { folder, recipe, corpus, config, task, init, start, device, device_name, ranks })
     }
 
     /// Names the device for the run's `sessions.json`, from which its report takes it.
@@ -226,24 +244,34 @@ impl<T: Task> Run<T> {
     /// Trains to the last step; metrics go to the folder.
     ///
     /// # Errors
-    /// If the loss is not finite or a file cannot be written. What was written before stays.
+    /// If the loss is not finite or a file cannot be written, or another rank has failed. What was written before stays.
     pub fn fit(self) -> Result<TrainedRun<T>, T::Error> {
         self.fit_with(Vec::new(), Interrupter::new(), None)
     }
 
     /// Trains to the last step, or until `interrupter` says stop; metrics go to the folder and to `observers`, and to what
-    /// `extension` adds of Burn's own metrics and renderers.
+    /// `extension` adds of Burn's own metrics and renderers. Of several ranks the first one alone has observers, and any may be interrupted.
     ///
     /// # Errors
     /// As [`fit`](Self::fit).
     pub fn fit_with(
+        self,
+        observers: Vec<Box<dyn Observer>>,
+        interrupter: Interrupter,
+        extension: Option<Extension<TrainingModule<T::Net>>>,
+    ) -> Result<TrainedRun<T>, T::Error> {
+        let ranks = self.ranks.clone();
+        ranks.tell(self.fit_as(observers, interrupter, extension))
+    }
+
+    fn fit_as(
         self,
         mut observers: Vec<Box<dyn Observer>>,
         interrupter: Interrupter,
         extension: Option<Extension<TrainingModule<T::Net>>>,
     ) -> Result<TrainedRun<T>, T::Error> {
         observers.extend(self.logs()?);
-        if !self.is_finished() {
+        if self.writes() {
             write_atomic(self.folder.recipe(), self.recipe.to_toml()?)?; // a resumed run may have changed it
         }
         let input = FitInput { observers, interrupter, extension, ..self.input()? };
@@ -261,9 +289,14 @@ impl<T: Task> Run<T> {
         })
     }
 
-    /// Metrics and sessions of the folder; a finished run gets none, and nothing in its folder changes.
+    /// Whether this rank changes anything in the folder, which it does not in that of a finished run.
+    fn writes(&self) -> bool {
+        self.ranks.is_first() && !self.is_finished()
+    }
+
+    /// Metrics and sessions of the folder.
     fn logs(&self) -> Result<Vec<Box<dyn Observer>>, TrainingError> {
-        if self.is_finished() {
+        if !self.writes() {
             return Ok(Vec::new());
         }
         let (path, sessions) = (self.folder.metrics(), SessionLog::open(self.folder.sessions(), &self.device_name)?);
@@ -292,6 +325,7 @@ impl<T: Task> Run<T> {
             start: self.start.clone(),
             loss_scale: self.task.loss_scale(),
             evaluator: T::evaluator(&self.corpus, recipe),
+            communicator: self.ranks.communicator(),
             in_common: vec![("recipe".into(), recipe.to_toml()?), ("data".into(), self.corpus.sizes())],
             ..FitInput::new(train, valid)
         })

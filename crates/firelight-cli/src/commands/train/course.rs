@@ -19,7 +19,7 @@ use super::super::tasks::Shown;
 use crate::failure::Mistake;
 use crate::interruption::INTERRUPTED;
 use crate::pulse::{Pulse, StepPulse};
-use crate::{interruption, output};
+use crate::{interruption, output, ranks};
 
 /// What was asked of a training beside the training itself.
 #[derive(Clone, Copy)]
@@ -37,30 +37,39 @@ impl Course {
             has_screen,
             Mistake("--tui draws on a terminal: leave it out where the output is a file or a pipe".into())
         );
-        let pulse = Pulse::of("preparing the data and the model");
+        let (pulse, member) = (Pulse::of("preparing the data and the model"), ranks::member());
         if self.dry_run {
-            return try_out::<T>(request, chosen, &pulse);
+            member.leave()?;
+            return if member.rank() == 0 { try_out::<T>(request, chosen, &pulse) } else { Ok(()) };
         }
-        let run = Run::<T>::prepare(request)?.named_device(&place(chosen));
+        let run = Run::<T>::prepare_on(request, member.communicator())?.named_device(&place(chosen));
         if run.is_finished() {
+            member.leave()?;
             conclude_finished(&run);
             return Ok(());
         }
-        announce(&run, &place(chosen));
+        announce(&run, &places(chosen, member.world()));
         if self.self_check {
             pulse.now("checking the model");
             check(&run)?;
         }
-        let trained = self.train(run, pulse)?;
+        let trained = self.train(run, pulse, member.rank() == 0)?;
+        member.leave()?;
+        if member.rank() > 0 {
+            return Ok(()); // the first one has the files, and the last word
+        }
         conclude(&trained);
         show(&trained, chosen)
     }
 
     /// Trains under the eyes of a progress bar or of Burn's dashboard. Those move on a terminal; elsewhere a step that takes long
-    /// is reported by the pulse.
-    fn train<T: Shown>(self, run: Run<T>, pulse: Pulse) -> Result<TrainedRun<T>> {
+    /// is reported by the pulse. Of several ranks the first one alone is watched.
+    fn train<T: Shown>(self, run: Run<T>, pulse: Pulse, is_first: bool) -> Result<TrainedRun<T>> {
         let interrupter = Interrupter::new();
         interruption::listen(&interrupter)?;
+        if !is_first {
+            return Ok(run.fit_with(Vec::new(), interrupter, None)?);
+        }
         let mut observers: Vec<Box<dyn Observer>> = Vec::new();
         if !self.tui {
             observers.push(Box::new(ProgressBar::new().counting(T::TARGET)));
@@ -75,6 +84,11 @@ impl Course {
         let dashboard = self.tui.then(|| dashboard(interrupter.clone(), T::TARGET));
         Ok(run.fit_with(observers, interrupter, dashboard)?)
     }
+}
+
+/// Where the ranks compute.
+fn places(chosen: &NamedDevice, ranks: usize) -> String {
+    if ranks == 1 { place(chosen) } else { format!("{ranks} ranks, {}", place(chosen)) }
 }
 
 /// Says what the training costs, and how long it takes by the steps that it tries: the cost first, which a model that is too

@@ -16,7 +16,7 @@ use super::recipes;
 use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
 use super::trained_model::converted_to_floats;
 use crate::failure::Mistake;
-use crate::output;
+use crate::{output, ranks};
 use course::Course;
 
 /// Why --source and --target are refused.
@@ -101,6 +101,9 @@ pub(crate) struct Train {
 
 impl Train {
     pub(crate) fn run(self) -> Result<()> {
+        if !self.print_config {
+            ranks::join()?;
+        }
         let task = self.task()?;
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
         let unknown = || {
@@ -125,7 +128,7 @@ impl Train {
 
     /// The task of the run that the training begins from, where there is one.
     fn begun_task(&self) -> Result<Option<String>> {
-        let from = self.from.as_deref().map(begun_from).transpose()?;
+        let from = self.begun_from()?;
         let task = InitConfig { from, ..InitConfig::default() }.run()?.and_then(|run| run.task());
         let is_trained = |task: &str| tasks::NAMES.contains(&task);
         match task {
@@ -140,6 +143,12 @@ impl Train {
         }
     }
 
+    /// What the training begins from; a published model is converted first, by the first rank.
+    fn begun_from(&self) -> Result<Option<PathBuf>> {
+        let Some(from) = &self.from else { return Ok(None) };
+        ranks::first(|| begun_from(from)).map(Some)
+    }
+
     /// The recipe that is named, or that of the run that is resumed.
     fn source_of_recipe(&self) -> Option<PathBuf> {
         let kept = |folder: &Path| Some(folder.join("recipe.toml")).filter(|path| self.resume && path.is_file());
@@ -147,7 +156,7 @@ impl Train {
     }
 
     fn follow<T: Shown>(mut self) -> Result<()> {
-        self.from = self.from.as_deref().map(begun_from).transpose()?;
+        self.from = self.begun_from()?;
         if self.print_config {
             let (source, overrides) = (self.source_of_recipe(), self.overrides());
             // A run that is resumed has its whole recipe, and needs no other run.

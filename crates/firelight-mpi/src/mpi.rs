@@ -1,0 +1,175 @@
+//! A rank of MPI. One thread of its own makes all calls of MPI, so that a library without support for threads will do; it sleeps while nobody
+//! asks it for anything.
+
+mod engine;
+mod transfer;
+
+use std::iter;
+use std::ops::Add;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use firelight_training::{Communicator, CommunicatorError, OrderedSum};
+
+use self::engine::{Engine, Order};
+use crate::{Launch, MpiError, MpiOptions};
+
+/// How many numbers are added up at a time: it bounds what is in memory beside them, and no message is longer than MPI can count.
+const SEGMENT: usize = 1 << 24;
+
+/// What each rank hands over, in the order of ranks.
+pub(crate) type Given = Vec<Vec<u8>>;
+
+/// A rank that is a process.
+pub(crate) struct Mpi {
+    rank: usize,
+    world: usize,
+    orders: Mutex<Sender<Order>>,
+}
+
+impl Mpi {
+    /// Starts MPI, and finds the ranks that `launch` tells of.
+    pub(crate) fn join(launch: Launch, options: MpiOptions) -> Result<Self, MpiError> {
+        let ((orders, asked), (tell, told)) = (channel(), channel());
+        let work = move || match Engine::start(options.timeout) {
+            Ok(engine) => {
+                let _ = tell.send(Ok((engine.rank, engine.world)));
+                engine.serve(&asked);
+            }
+            Err(error) => drop(tell.send(Err(error))),
+        };
+        let unusable = |reason: String| MpiError::Unusable { reason };
+        thread::Builder::new().name("mpi".into()).spawn(work).map_err(|error| unusable(error.to_string()))?;
+        let (rank, world) = told.recv().map_err(|_| unusable("it ended while it was started".into()))??;
+        match world == launch.world {
+            true => Ok(Self { rank, world, orders: Mutex::new(orders) }),
+            false => {
+                let Launch { world: launched, variable, .. } = launch;
+                Err(MpiError::OtherLauncher { variable, launched, found: world })
+            }
+        }
+    }
+
+    fn order(&self, order: Order) {
+        let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = orders.send(order); // whoever waits for an answer learns that the thread has ended
+    }
+
+    fn answered<T>(
+        &self,
+        operation: &'static str,
+        answer: &Receiver<Result<T, CommunicatorError>>,
+    ) -> Result<T, CommunicatorError> {
+        let ended = |_| CommunicatorError::Ended { rank: self.rank, operation };
+        answer.recv().map_err(ended)?
+    }
+
+    /// Hands each rank what is its own, and returns what all have for this one.
+    fn exchange(&self, operation: &'static str, given: Given) -> Result<Given, CommunicatorError> {
+        let (answer, answered) = channel();
+        self.order(Order::Exchange { operation, given, answer });
+        self.answered(operation, &answered)
+    }
+
+    pub(crate) fn leave(&self) -> Result<(), CommunicatorError> {
+        let (answer, answered) = channel();
+        self.order(Order::Leave { answer });
+        self.answered("end", &answered)
+    }
+
+    pub(crate) fn abort(&self, code: u8) {
+        let (answer, answered) = channel();
+        self.order(Order::Abort { code, answer });
+        let _ = answered.recv(); // comes only where all have parted
+    }
+
+    /// Each rank adds up one part of the values and hands its sums to the others, so that each sends and receives twice what it
+    /// has, however many ranks there are. Source: reduce-scatter and all-gather, Rabenseifner 2004, Optimization of collective reduction
+    /// operations, section 2; here every part goes straight to the rank that adds it up, in the order of the ranks.
+    fn sum<T: Copy + Add<Output = T>, const N: usize>(
+        &self,
+        values: &mut [T],
+        numbers: Numbers<T, N>,
+    ) -> Result<(), CommunicatorError> {
+        let length = values.len();
+        for segment in values.chunks_mut(SEGMENT) {
+            let part = segment.len().div_ceil(self.world);
+            let parts = segment.chunks(part).map(|part| numbers.write(length, part));
+            let parts = parts.chain(iter::repeat_with(|| numbers.write(length, &[]))).take(self.world).collect();
+            let given = self.exchange("sum", parts)?;
+            let mut sums = OrderedSum::of(self.world);
+            for (rank, bytes) in given.iter().enumerate() {
+                sums.add(numbers.read(length, bytes).ok_or_else(|| self.other_length(rank, length))?, plus);
+            }
+            let own = numbers.write(length, &sums.finish(plus).unwrap_or_default());
+            let all = self.exchange("sum", vec![own; self.world])?;
+            for (rank, (part, bytes)) in iter::zip(segment.chunks_mut(part), all).enumerate() {
+                part.copy_from_slice(&numbers.read(length, &bytes).ok_or_else(|| self.other_length(rank, length))?);
+            }
+        }
+        Ok(())
+    }
+
+    fn other_length(&self, rank: usize, length: usize) -> CommunicatorError {
+        let problem = format!("it does not hand over {length} numbers as rank {} does", self.rank);
+        CommunicatorError::Mismatch { rank, operation: "sum", problem }
+    }
+}
+
+impl Communicator for Mpi {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn world(&self) -> usize {
+        self.world
+    }
+
+    fn gather(&self, operation: &'static str, bytes: Vec<u8>) -> Result<Arc<[Vec<u8>]>, CommunicatorError> {
+        Ok(self.exchange(operation, vec![bytes; self.world])?.into())
+    }
+
+    fn fail(&self, reason: &str) {
+        let (answer, answered) = channel();
+        self.order(Order::Fail { reason: reason.into(), answer });
+        let _ = answered.recv();
+    }
+
+    fn sum_f32(&self, values: &mut [f32]) -> Result<(), CommunicatorError> {
+        self.sum(values, Numbers { bytes: f32::to_le_bytes, number: f32::from_le_bytes })
+    }
+
+    fn sum_f64(&self, values: &mut [f64]) -> Result<(), CommunicatorError> {
+        self.sum(values, Numbers { bytes: f64::to_le_bytes, number: f64::from_le_bytes })
+    }
+}
+
+/// How numbers travel.
+#[derive(Clone, Copy)]
+struct Numbers<T, const N: usize> {
+    bytes: fn(T) -> [u8; N],
+    number: fn([u8; N]) -> T,
+}
+
+impl<T: Copy, const N: usize> Numbers<T, N> {
+    /// A part of so many numbers.
+    fn write(&self, length: usize, part: &[T]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(8 + N * part.len());
+        bytes.extend((length as u64).to_le_bytes());
+        part.iter().for_each(|number| bytes.extend_from_slice(&(self.bytes)(*number)));
+        bytes
+    }
+
+    /// A part of as many numbers; none if there were others.
+    fn read(&self, length: usize, bytes: &[u8]) -> Option<Vec<T>> {
+        let (found, part) = bytes.split_first_chunk()?;
+        let part = || part.as_chunks().0.iter().map(|bytes| (self.number)(*bytes)).collect();
+        (u64::from_le_bytes(*found) == length as u64).then(part)
+    }
+}
+
+fn plus<T: Copy + Add<Output = T>>(mut one: Vec<T>, other: Vec<T>) -> Vec<T> {
+    iter::zip(&mut one, other).for_each(|(one, other)| *one = *one + other);
+    one
+}

@@ -1,0 +1,123 @@
+//! A run on several ranks: the first one prepares it and alone writes, the others read what it has written.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
+
+use firelight_storage::{InputError, ModelFolder, StorageError};
+use serde::{Deserialize, Serialize};
+use toml::Table;
+
+use super::Run;
+use crate::ranks::{Ranks, Term, settings};
+use crate::task::begin::{Plan, read_text};
+use crate::task::{DataModule, RunRequest, Task};
+use crate::{Communicator, TrainingError, resume_point};
+
+/// How much of a file tells it from another one of its length, in bytes: all of a recipe, and the beginning of large data.
+const TELLING: u64 = 1 << 20;
+
+/// What the first rank tells the others of a run that it has prepared.
+#[derive(Serialize, Deserialize)]
+struct Prepared {
+    folder: PathBuf,
+    /// The recipe with all overrides, which the folder does not have before the training goes on.
+    recipe: String,
+}
+
+impl<T: Task> Run<T> {
+    /// Prepares the run as one of several ranks, which train it together: each of them calls this with the same request.
+    ///
+    /// The first rank does what [`prepare`](Self::prepare) does. The others read recipe, data and checkpoints in the run folder, which all of
+    /// them must see, and neither lock nor write it. They wait as long as the first one is at work.
+    ///
+    /// # Errors
+    /// As [`prepare`](Self::prepare); and if the ranks cannot share the batches of a step, are asked for different runs, do not see the
+    /// same folder, or one of them has failed. Nothing is written before all but the last two is checked.
+    pub fn prepare_on(request: &RunRequest, communicator: Arc<dyn Communicator>) -> Result<Self, T::Error> {
+        let ranks = Ranks::new(communicator);
+        if ranks.are_one() {
+            return Self::prepare_first(request, &ranks);
+        }
+        ranks.tell(Self::prepare_together(request, &ranks))
+    }
+
+    fn prepare_together(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+        ranks.agree(terms(request, ranks))?;
+        let run = if ranks.is_first() { Self::lead(request, ranks)? } else { Self::follow(request, ranks)? };
+        // The first rank writes when all have read, for here they meet.
+        ranks.agree(vec![("run folder".into(), contents(run.folder.path())?)])?;
+        Ok(run)
+    }
+
+    fn lead(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+        let (run, others) = ranks.lead(|| Self::prepare_first(request, ranks));
+        let run = run?;
+        others.map_err(TrainingError::from)?;
+        let path = run.folder.path();
+        let folder = absolute(path).map_err(StorageError::io("find the folder", path))?;
+        let prepared = serde_json::to_vec(&Prepared { folder, recipe: run.recipe.to_toml()? });
+        ranks.show(prepared.map_err(TrainingError::file("name", path))?).map_err(TrainingError::from)?;
+        Ok(run)
+    }
+
+    fn follow(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+        let prepared = ranks.shown().map_err(TrainingError::from)?;
+        let Prepared { folder: path, recipe } = serde_json::from_slice(&prepared)
+            .map_err(|error| TrainingError::from(InputError::new(error.to_string())))?;
+        let folder = ModelFolder::open(&path).map_err(|error| unseen(&error))?;
+        let recipe = read_text::<T>((&path.display().to_string(), &recipe), &[], &Table::new())?;
+        recipe.training.check_device(&request.device)?;
+        let corpus = T::DataModule::open(&recipe, &folder)?;
+        let recipe = recipe.clone().over(corpus.batches_per_epoch(&recipe)?);
+        let config = folder.read_config(T::NAME)?;
+        let start = resume_point(&folder)?.unwrap_or_default();
+        Self::assemble(folder, Plan { recipe, corpus, config }, start, &request.device, ranks)
+    }
+}
+
+/// What all ranks are asked for; each may have a device of its own.
+fn terms(request: &RunRequest, ranks: &Ranks) -> Vec<Term> {
+    let RunRequest { recipe, overrides, data, out, existing, device: _ } = request;
+    let mut terms = settings("version", &env!("CARGO_PKG_VERSION"));
+    terms.extend(settings("number of ranks", &ranks.communicator().world()));
+    terms.extend(settings("recipe", recipe));
+    terms.extend(settings("list of overrides", overrides));
+    terms.extend(settings("list of data", data));
+    terms.extend(settings("run folder", out));
+    terms.push(("way with an existing run".into(), format!("{existing:?}")));
+    terms
+}
+
+/// A folder that another machine does not have.
+fn unseen(error: &StorageError) -> TrainingError {
+    InputError::new(format!("the run folder of rank 0 is not to be seen: {error}"))
+        .advise("name one by --out that all machines share")
+        .into()
+}
+
+/// The files of a run by name, length and checksum, one a line: what tells this folder from another one of that name on another machine.
+fn contents(folder: &Path) -> Result<String, StorageError> {
+    let mut lines = files_in(folder).map_err(StorageError::io("read the folder", folder))?;
+    lines.sort_unstable();
+    Ok(lines.join("\n"))
+}
+
+fn files_in(folder: &Path) -> io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
+        if name.starts_with('.') || !path.is_file() {
+            continue;
+        }
+        let mut bytes = Vec::new();
+        File::open(&path)?.take(TELLING).read_to_end(&mut bytes)?;
+        lines.push(format!("{name}: {} bytes, checksum {:08x}", entry.metadata()?.len(), crc32c::crc32c(&bytes)));
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests;

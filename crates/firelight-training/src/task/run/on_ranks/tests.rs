@@ -1,0 +1,265 @@
+//! Whole runs of the smallest task on ranks that are threads: the folder that they leave is that of one process, to the byte.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::thread;
+use std::time::Duration;
+
+use burn::train::Interrupter;
+use burn_pack::Reader;
+use firelight_storage::Existing;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::*;
+use crate::task::toy_task::{Toy, request};
+use crate::toy::alone;
+use crate::{Observer, StepReport, Threads, ThreadsOptions};
+
+const STEPS: &str = "5";
+
+/// What happens to the first rank after a step.
+#[derive(Clone, Copy)]
+enum After {
+    Nothing,
+    Interruption(usize),
+    Failure(usize),
+}
+
+struct Watch {
+    after: After,
+    interrupter: Interrupter,
+}
+
+impl Observer for Watch {
+    fn step(&mut self, report: &StepReport) -> Result<(), TrainingError> {
+        match self.after {
+            After::Interruption(step) if step == report.step => self.interrupter.stop(None),
+            After::Failure(step) if step == report.step => return Err(InputError::new("the disk is full").into()),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// A request of groups of four batches.
+fn asked() -> (TempDir, RunRequest) {
+    request(&[
+        ("training.steps", STEPS),
+        ("training.gradient_accumulation_steps", "4"),
+        ("training.evaluate_every", "2"),
+        ("training.checkpoint_every", "2"),
+        ("training.ema_decay", "0.5"),
+        ("optimizer.learning_rate", "0.1"),
+    ])
+}
+
+/// What a rank returns: the steps done, and whether it was interrupted.
+type End = Result<(usize, bool), String>;
+
+fn ends(world: usize, steps: usize, interrupted: bool) -> Vec<End> {
+    vec![Ok((steps, interrupted)); world]
+}
+
+/// What the ranks of a world return, in their order; `change` makes other requests of their own.
+fn train(
+    world: usize,
+    request: &RunRequest,
+    after: After,
+    change: impl Fn(usize, RunRequest) -> RunRequest + Sync,
+) -> Vec<End> {
+    let options = ThreadsOptions { timeout: Duration::from_secs(60), ..ThreadsOptions::default() };
+    thread::scope(|scope| {
+        let change = &change;
+        let rank = |(number, rank): (usize, Threads)| {
+            let request = change(number, request.clone());
+            scope.spawn(move || one(&request, Arc::new(rank), after).map_err(|error| error.to_string()))
+        };
+        let ranks: Vec<_> = Threads::ranks(world, options).into_iter().enumerate().map(rank).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+    })
+}
+
+fn one(
+    request: &RunRequest,
+    communicator: Arc<dyn Communicator>,
+    after: After,
+) -> Result<(usize, bool), Box<dyn std::error::Error>> {
+    let run = Run::<Toy>::prepare_on(request, communicator)?;
+    let interrupter = Interrupter::new();
+    let watch = Watch { after, interrupter: interrupter.clone() };
+    let trained = run.fit_with(vec![Box::new(watch)], interrupter, None)?;
+    Ok((trained.steps, trained.interrupted))
+}
+
+fn on(world: usize, request: &RunRequest, after: After) -> Vec<End> {
+    train(world, request, after, |_, request| request)
+}
+
+/// All files of a run, without what tells the time, and the drawn ids of the parameters replaced by their paths.
+fn left(request: &RunRequest) -> BTreeMap<String, Vec<u8>> {
+    let (mut found, root) = (BTreeMap::new(), request.out.clone().unwrap());
+    let mut folders = vec![root.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => {
+                    found.insert(path.strip_prefix(&root).unwrap().display().to_string(), timeless(&path));
+                }
+            }
+        }
+    }
+    found
+}
+
+fn timeless(path: &Path) -> Vec<u8> {
+    let without = |text: &str, keys: &[&str]| {
+        let mut value: Value = serde_json::from_str(text).unwrap();
+        keys.iter().for_each(|key| drop(value.as_object_mut().unwrap().remove(*key)));
+        value.to_string()
+    };
+    let text = || fs::read_to_string(path).unwrap();
+    match path.file_name().unwrap().to_str().unwrap() {
+        "metrics.jsonl" => text().lines().map(|line| without(line, &["tokens_per_second"])).collect::<String>().into(),
+        "state.json" => without(&text(), &["parameters"]).into(),
+        "sessions.json" => Vec::new(), // who trained it, and when
+        "optimizer.bpk" => format!("{:?}", moments(path)).into(),
+        _ => fs::read(path).unwrap(),
+    }
+}
+
+/// The optimiser's state by the paths of the parameters.
+fn moments(path: &Path) -> BTreeMap<String, Vec<u8>> {
+    let reader = Reader::from_file(path).unwrap();
+    let by_path = |name: &str| {
+        reader.metadata().iter().fold(name.to_string(), |name, (id, path)| name.replace(id.as_str(), path.as_str()))
+    };
+    reader.tensor_names().into_iter().map(|name| (by_path(name), reader.tensor_data(name).unwrap())).collect()
+}
+
+/// What one process leaves.
+fn of_one() -> BTreeMap<String, Vec<u8>> {
+    let (_home, request) = asked();
+    Run::<Toy>::prepare(&request).unwrap().fit().unwrap();
+    left(&request)
+}
+
+#[test]
+fn ranks_leave_the_folder_of_one_process() {
+    let _alone = alone();
+    let expected = of_one();
+    for name in ["recipe.toml", "metrics.jsonl", "sessions.json", "checkpoints/best/model.safetensors"] {
+        assert!(expected.contains_key(name), "{name} is not among {:?}", expected.keys());
+    }
+    for world in [1, 2, 4] {
+        let (_home, request) = asked();
+        assert_eq!(on(world, &request, After::Nothing), ends(world, 5, false));
+        assert!(left(&request) == expected, "{world} ranks");
+    }
+}
+
+#[test]
+fn a_run_goes_on_with_another_number_of_ranks() {
+    let _alone = alone();
+    let expected = of_one();
+    let (_home, request) = asked();
+    assert_eq!(on(4, &request, After::Interruption(2)), ends(4, 2, true));
+    let request = request.with_existing(Existing::Resume);
+    assert_eq!(on(2, &request, After::Interruption(4)), ends(2, 4, true));
+    assert_eq!(on(4, &request, After::Nothing), ends(4, 5, false));
+    assert!(left(&request) == expected);
+    // And is finished, for any number of them.
+    let sessions = fs::read(request.out.as_ref().unwrap().join("sessions.json")).unwrap();
+    assert_eq!(on(2, &request, After::Nothing), ends(2, 5, false));
+    assert!(left(&request) == expected && sessions == fs::read(request.out.unwrap().join("sessions.json")).unwrap());
+}
+
+#[test]
+fn steps_that_a_command_adds_are_those_of_all_ranks() {
+    let _alone = alone();
+    let (_home, request) = asked();
+    assert_eq!(on(2, &request, After::Nothing), ends(2, 5, false));
+    let further = request.with_existing(Existing::Resume).with_override("training.steps", 7);
+    assert_eq!(on(2, &further, After::Nothing), ends(2, 7, false));
+}
+
+#[test]
+fn a_rank_that_fails_ends_all_and_the_run_goes_on() {
+    let _alone = alone();
+    let (_home, request) = asked();
+    let failed = |text: &str| -> End { Err(text.to_string()) };
+    let others = failed("rank 0 has failed: the disk is full");
+    let expected = vec![failed("the disk is full"), others.clone(), others.clone(), others];
+    assert_eq!(on(4, &request, After::Failure(3)), expected);
+    let request = request.with_existing(Existing::Resume);
+    assert_eq!(on(2, &request, After::Nothing), ends(2, 5, false));
+    assert!(left(&request) == of_one());
+}
+
+#[test]
+fn a_group_that_ranks_cannot_share_is_refused_before_a_folder_is_made() {
+    let (_home, request) = asked();
+    let request = request.with_override("training.gradient_accumulation_steps", 3);
+    let reason =
+        "training.gradient_accumulation_steps = 3 cannot be shared by 4 ranks; set it to a multiple of 4, such as 4";
+    let told = on(4, &request, After::Nothing);
+    assert_eq!(told[0], Err(reason.to_string()));
+    assert!(told[1..].iter().all(|end| *end == Err(format!("rank 0 has failed: {reason}"))), "{told:?}");
+    assert!(!request.out.unwrap().exists());
+}
+
+#[test]
+fn ranks_that_are_asked_for_different_runs_are_told_before_a_folder_is_made() {
+    let (_home, request) = asked();
+    let told = train(2, &request, After::Nothing, |rank, request| match rank {
+        1 => request.with_override("seed", 8),
+        _ => request,
+    });
+    for end in told {
+        let error = end.unwrap_err();
+        assert!(error.starts_with("rank 1 does not train what rank 0 does: its list of overrides is `"), "{error}");
+    }
+    assert!(!request.out.unwrap().exists());
+}
+
+#[test]
+fn a_rank_that_sees_another_folder_is_told() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = |name: &str, text: &str| {
+        let path = home.path().join(name);
+        fs::create_dir_all(path.join("checkpoints")).unwrap();
+        fs::write(path.join("recipe.toml"), text).unwrap();
+        fs::write(path.join(".lock"), text).unwrap();
+        contents(&path).unwrap()
+    };
+    assert_eq!(folder("a", "seed = 1"), folder("b", "seed = 1"));
+    assert_ne!(folder("a", "seed = 1"), folder("b", "seed = 2"));
+    assert!(folder("a", "seed = 1").starts_with("recipe.toml: 8 bytes, checksum "));
+    let error = unseen(&ModelFolder::open(home.path().join("none")).unwrap_err()).to_string();
+    assert!(error.contains("there is no folder") && error.ends_with("name one by --out that all machines share"));
+}
+
+/// Ctrl-C on any rank, here the last one.
+#[test]
+fn an_interruption_of_any_rank_stops_all() {
+    let _alone = alone();
+    let (_home, request) = asked();
+    let steps = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (number, rank) in Threads::ranks(2, ThreadsOptions::default()).into_iter().enumerate() {
+            let (request, steps) = (request.clone(), &steps);
+            scope.spawn(move || {
+                let (run, interrupter) =
+                    (Run::<Toy>::prepare_on(&request, Arc::new(rank)).unwrap(), Interrupter::new());
+                if number == 1 {
+                    interrupter.stop(None);
+                }
+                let trained = run.fit_with(Vec::new(), interrupter, None).unwrap();
+                steps.lock().unwrap().push((trained.steps, trained.interrupted));
+            });
+        }
+    });
+    assert_eq!(steps.into_inner().unwrap(), [(1, true); 2]);
+}
