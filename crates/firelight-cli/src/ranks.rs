@@ -62,3 +62,21 @@ pub(crate) fn end(code: u8) {
         member.abort(code);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_by_itself_works_once_and_waits_for_nobody() {
+        let mut calls = 0;
+        let work = || {
+            calls += 1;
+            Ok(calls)
+        };
+        assert_eq!(first(work).unwrap(), 1);
+        fail("nobody hears it");
+        end(1);
+        assert_eq!((member().rank(), member().world()), (0, 1));
+    }
+}

@@ -11,7 +11,8 @@
 //!    as a metric logger of Burn's. Burn's own metrics and renderers join through [`FitInput::extension`]; the [`metrics`] here
 //!    are made for [`LossOutput`], and [`metrics::text`] scores generated text (BLEU, chrF, exact match),
 //!    [`metrics::classes`] predicted classes.
-//! 5. Several ranks train one model together through a [`Communicator`], such as [`Threads`]: the same bytes as one process.
+//! 5. Several ranks train one model together through a [`Communicator`], such as [`Threads`]: the same bytes as one process. Whole runs do so by
+//!    [`Run::prepare_on`].
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
