@@ -93,7 +93,7 @@ pub use optimizer::{
     UpdateRule, UpdateScale,
 };
 pub use output::{StepOutput, ValidOutput};
-pub use plot::{Chart, Curve, draw_schedules};
+pub use plot::{Chart, Curve, draw_charts, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};

@@ -84,12 +84,16 @@ impl Chart {
     }
 
     fn svg(&self, from_zero: bool) -> String {
-        let curves: Vec<Curve> =
-            self.curves.iter().map(Curve::thinned).filter(|curve| !curve.points.is_empty()).collect();
+        let curves = self.shown();
         let mut svg = String::new();
         // Drawing into a string fails only where a font is missing, and SVG leaves fonts to its reader.
         let _ = self.draw(&curves, from_zero, &mut svg);
         dashed(svg)
+    }
+
+    /// The lines that have points.
+    fn shown(&self) -> Vec<Curve> {
+        self.curves.iter().map(Curve::thinned).filter(|curve| !curve.points.is_empty()).collect()
     }
 
     fn draw<'a>(
@@ -98,8 +102,7 @@ impl Chart {
         from_zero: bool,
         svg: &'a mut String,
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
-        let names = 40 + LINE * curves.len() as u32;
-        let area = SVGBackend::with_string(svg, (SIZE.0, SIZE.1.max(names))).into_drawing_area();
+        let area = SVGBackend::with_string(svg, (SIZE.0, height(curves.len()))).into_drawing_area();
         area.fill(&WHITE)?;
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
@@ -134,6 +137,35 @@ impl Chart {
         }
         area.present()
     }
+}
+
+/// Height of a chart, whose lines all have their names beside it.
+fn height(curves: usize) -> u32 {
+    SIZE.1.max(40 + LINE * curves as u32)
+}
+
+/// Charts of points, one below the other, as one SVG element.
+///
+/// # Example
+///
+/// ```
+/// use firelight_training::{Chart, Curve, draw_charts};
+///
+/// let chart = |y_label: &str| {
+///     let curve = Curve { name: "a".into(), points: vec![(1.0, 4.2), (2.0, 3.1)] };
+///     Chart { x_label: "size".into(), y_label: y_label.into(), curves: vec![curve] }
+/// };
+/// let svg = draw_charts(&[chart("time"), chart("memory")]);
+/// assert!(svg.starts_with("<svg") && svg.contains("time") && svg.contains("memory"));
+/// ```
+pub fn draw_charts(charts: &[Chart]) -> String {
+    let (mut drawn, mut below) = (String::new(), 0);
+    for chart in charts {
+        drawn += &chart.to_svg_of_points().replacen("<svg ", &format!("<svg y=\"{below}\" "), 1);
+        below += height(chart.shown().len());
+    }
+    let width = SIZE.0;
+    format!("<svg width=\"{width}\" height=\"{below}\" xmlns=\"http://www.w3.org/2000/svg\">\n{drawn}</svg>\n")
 }
 
 /// The drawing with the lines of each colour in their dashes, which the SVG of plotters has no words for.
@@ -229,6 +261,21 @@ mod tests {
         };
         assert!(first_x(&chart.to_svg_of_points()) + 200.0 < first_x(&chart.to_svg()));
         assert!(Chart { curves: Vec::new(), ..chart }.to_svg_of_points().ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn charts_stand_one_below_the_other() {
+        let curve = |name: &str| Curve { name: name.into(), points: vec![(1.0, 1.0), (2.0, 2.0)] };
+        let chart = |lines: usize, y_label: &str| {
+            let curves = (0..lines).map(|line| curve(&format!("{y_label}{line}"))).collect();
+            Chart { x_label: "size".into(), y_label: y_label.into(), curves }
+        };
+        // The first chart has so many names that it is higher: 40 + 22 times 13.
+        let svg = draw_charts(&[chart(13, "time"), chart(1, "memory")]);
+        assert!(svg.starts_with("<svg width=\"760\" height=\"626\" "), "{svg}");
+        assert!(svg.contains("<svg y=\"0\" width") && svg.contains("<svg y=\"326\" width"), "{svg}");
+        assert_eq!([svg.matches("<svg ").count(), svg.matches("</svg>").count()], [3, 3]);
+        assert!(svg.ends_with("</svg>\n") && svg.contains("memory0"));
     }
 
     #[test]

@@ -131,3 +131,47 @@ fn every_work_is_measured_in_half_precision() {
     firelight(["bench", "decode", "--config", "baby"]).fails(USER, &["192 tokens", "64"]);
     firelight(["bench", "train", "--dtype", "f8"]).fails(USER, &["'f8'", "bf16"]);
 }
+
+/// Lengths of a few tokens: nothing is said of their exponents.
+#[test]
+fn kinds_of_layers_are_compared_over_the_length() {
+    let home = tempfile::tempdir().unwrap();
+    let picture = home.path().join("growth.svg");
+    let bench = "bench attention --lengths 4,8 --runs 1 --threads 1 --device flex";
+    let with_out = format!("{bench} --kinds softmax,reference --json --out {}", picture.display());
+    let finished = firelight(with_out.split(' ')).succeeds();
+    let lines: Vec<Value> = finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{}", finished.stdout);
+    for (line, (kind, kernels)) in lines.iter().zip([("softmax", "fused kernels"), ("reference", "reference kernels")])
+    {
+        assert!(line["kind"] == kind && line["kernels"] == kernels && line["threads"] == 1, "{line}");
+        assert!(line["time"]["exponent"].is_number() && line["time"]["interval"].is_null(), "{line}");
+        assert!(line["seconds"].as_array().unwrap().iter().all(|seconds| seconds.as_f64().unwrap() > 0.0), "{line}");
+    }
+    let svg = std::fs::read_to_string(&picture).unwrap();
+    assert!(svg.starts_with("<svg") && svg.contains("softmax T^") && svg.contains("log10 of seconds"), "{svg}");
+    firelight(with_out.split(' ')).fails(USER, &["growth.svg` exists", "--force"]);
+
+    let table = firelight(format!("{bench} --kinds lstm").split(' ')).succeeds().stdout;
+    let first: Vec<&str> = table.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(first, ["KIND", "lstm", "lstm", "", "KIND", "lstm"], "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+}
+
+#[test]
+fn kinds_and_lengths_that_cannot_be_compared_are_refused() {
+    for (words, expected) in [
+        ("attention --lengths 4,8 --kinds softmax,gru", ["'gru'", "feed-forward or lstm"]),
+        ("attention --kinds softmax", ["2 lengths or more, not 1", "--lengths 256,512,1024"]),
+        ("attention --lengths 8,4 --kinds softmax", ["--lengths has 8 before 4", "from the shortest on"]),
+        ("attention --lengths 4,4 --kinds softmax", ["--lengths has 4 before 4", "each length once"]),
+        ("attention --lengths 0,4 --kinds softmax", ["'0'", "1..=16777216"]),
+        ("train --kinds softmax", ["--kinds is for attention", "leave it out"]),
+        ("attention --lengths 4,8 --kinds lstm --pattern window:4", ["--pattern is for attention without --kinds", ""]),
+        ("attention --lengths 4,8 --kinds lstm --dtype bf16", ["--dtype is for", "f32"]),
+        ("attention --lengths 4,8 --kinds lstm --out a.png", ["a.png", ".svg"]),
+        ("attention --lengths 4,8 --out a.svg", ["--kinds", ""]),
+    ] {
+        firelight(format!("bench {words} --runs 1").split(' ')).fails(USER, &expected);
+    }
+}

@@ -2,9 +2,11 @@
 //! and ids; the shapes, the loss, the clipping and the optimiser are those of the field's usual small references, so that
 //! another framework can be measured beside it. Compare only figures of one run on one machine, the programs in turn.
 
+mod compare;
 mod dtype;
 mod inference;
 mod keep;
+mod kind;
 mod measure;
 mod pattern;
 mod repeat;
@@ -18,12 +20,13 @@ use burn::tensor::DType;
 use clap::ValueEnum;
 use firelight::device::{self, NamedDevice};
 use firelight::kernels::kernel_path;
-use firelight::training::Recompute;
+use firelight::training::{Precision, Recompute};
 use serde_json::json;
 
 use crate::failure::Mistake;
 use crate::output;
 use dtype::Dtype;
+use kind::Kind;
 use measure::{Measurement, measure};
 use pattern::Pattern;
 use repeat::repeat;
@@ -39,6 +42,9 @@ const HEADS: usize = 8;
 /// All threads.
 const ALL: u32 = 0;
 
+/// The type where nobody says.
+const FLOATS: Dtype = Dtype::Floats(Precision::F32);
+
 /// The pattern where nobody says.
 const CAUSAL: &str = "causal";
 
@@ -52,12 +58,22 @@ Patterns of attention:
   local_global:N,G     N tokens on either side; the first G tokens see all and are seen by all
   bigbird:N,G,R        the same, and R random blocks of 64 tokens
 
+Kinds of layers, of width 512 with 8 heads, all of which read no later token:
+  softmax              attention to all tokens before, with its projections
+  window:N             the same to N tokens before
+  reference            softmax whose scores are all in memory at once
+  linear               linear attention
+  gated-delta          Gated DeltaNet
+  feed-forward         a network for each token by itself, of inner width 2048: the control
+  lstm                 Burn's LSTM
+
 Examples:
   firelight bench train --config char6
   firelight bench decode --dtype bf16 --device cuda
   firelight bench decode --config llama110m --dtype q8_0 --threads 1,2,4
   firelight bench prefill --config llama110m --dtype q8_0 --keep model.gguf
   firelight bench attention --lengths 1024,4096,16384 --pattern window:256 --json
+  firelight bench attention --lengths 256,512,1024 --kinds softmax,linear,feed-forward,lstm --out growth.svg
   firelight bench gated-delta --lengths 1024,4096,16384";
 
 /// Measure speed and memory on random weights and ids
@@ -76,6 +92,18 @@ pub(crate) struct Bench {
     /// What a query of `attention` sees: causal, window:N (the N tokens before it) or a pattern listed below
     #[arg(long, value_name = "PATTERN", default_value = CAUSAL)]
     pattern: Pattern,
+    /// Whole layers that `attention` compares: how time and memory grow over --lengths; kinds as listed below
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    kinds: Vec<Kind>,
+    /// The layer that this process measures, one of several kinds
+    #[arg(long, hide = true)]
+    kind: Option<Kind>,
+    /// New SVG file for time and memory of --kinds over the length, on logarithmic axes
+    #[arg(long, value_name = "FILE", requires = "kinds")]
+    out: Option<PathBuf>,
+    /// Replace the file of --out
+    #[arg(long, requires = "out")]
+    force: bool,
     /// Key heads of `attention`, shared by its 8 query heads: 1, 2, 4 or 8
     #[arg(long, value_name = "N", default_value_t = HEADS, value_parser = kv_heads)]
     kv_heads: usize,
@@ -148,8 +176,12 @@ impl Bench {
     pub(crate) fn run(self) -> Result<()> {
         self.check()?;
         self.check_blocks_and_file()?;
+        compare::check(&self)?;
         if self.threads.len() > 1 {
             return repeat("--threads", &self.threads);
+        }
+        if !self.kinds.is_empty() {
+            return compare::run(&self);
         }
         if self.what.has_lengths() && self.length.len() > 1 {
             return repeat("--length", &self.length);
@@ -169,13 +201,17 @@ impl Bench {
 
     /// Refuses what another benchmark is for, and would not be measured.
     fn check(&self) -> Result<()> {
-        let attends = self.what == What::Attention;
+        let (attends, compares) = (self.what == What::Attention, !self.kinds.is_empty());
         let of_others = [
             (
                 !self.what.has_lengths() && self.length != [LENGTH],
                 "--length",
                 "attention, gated-delta and gated-delta-step",
             ),
+            (!attends && !self.kinds.is_empty(), "--kinds", "attention"),
+            (compares && self.pattern.to_string() != CAUSAL, "--pattern", "attention without --kinds"),
+            (compares && self.kv_heads != HEADS, "--kv-heads", "attention without --kinds"),
+            (compares && self.dtype != FLOATS, "--dtype", "measurements without --kinds, which are of f32"),
             (!attends && self.pattern.to_string() != CAUSAL, "--pattern", "attention"),
             (!attends && self.kv_heads != HEADS, "--kv-heads", "attention"),
             (self.what != What::Train && self.recompute != Recompute::None, "--recompute", "train"),
@@ -212,7 +248,7 @@ impl Bench {
     }
 
     fn to_json(&self, workload: &Workload, found: &Measurement, chosen: &NamedDevice) -> String {
-        let attends = self.what == What::Attention;
+        let attends = self.what == What::Attention && self.kind.is_none();
         let floats = self.dtype.floats().dtype().map_or(DType::F32, DType::from);
         // The fields of the reference, whose programs may be compiled, and then those of our own.
         let line = json!({
@@ -227,6 +263,7 @@ impl Bench {
             "tokens_per_second": workload.tokens as f64 / found.seconds,
             "peak_mib": found.peak_mib,
             "peak_above_start_mib": found.above_start_mib,
+            "kind": self.kind.map(|kind| kind.to_string()),
             "pattern": attends.then(|| self.pattern.to_string()),
             "kv_heads": attends.then_some(self.kv_heads),
         });

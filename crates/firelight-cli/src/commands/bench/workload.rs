@@ -20,6 +20,7 @@ use firelight::training::{
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
 
 use super::inference::{decode, prefill};
+use super::kind::Kind;
 use super::shape::Shape;
 use super::{Bench, HEADS, What};
 
@@ -54,7 +55,10 @@ impl Workload {
             What::Train => training(bench, device)?,
             What::Prefill => prefill(bench, device)?,
             What::Decode => decode(bench, device)?,
-            What::Attention => (bench.length[0] as usize, attend(bench, device)),
+            What::Attention => match bench.kind {
+                Some(kind) => (bench.length[0] as usize, mix(kind, bench, device)),
+                None => (bench.length[0] as usize, attend(bench, device)),
+            },
             What::GatedDelta => (bench.length[0] as usize, recur(bench, device)),
             What::GatedDeltaStep => (1, recur_once(bench, device)),
         };
@@ -73,7 +77,10 @@ fn name(bench: &Bench) -> String {
     match bench.what {
         What::Train if bench.recompute != Recompute::None => format!("{what}-{shape}-recompute-{}", bench.recompute),
         What::Train | What::Prefill | What::Decode => format!("{what}-{shape}"),
-        What::Attention | What::GatedDelta | What::GatedDeltaStep => format!("{what}-{}", bench.length[0]),
+        What::Attention | What::GatedDelta | What::GatedDeltaStep => {
+            let what = bench.kind.map_or(what, |kind| kind.to_string());
+            format!("{what}-{}", bench.length[0])
+        }
     }
 }
 
@@ -161,6 +168,18 @@ fn attend(bench: &Bench, device: &Device) -> Step {
     Box::new(move || {
         let [query, key, value] = [&query, &key, &value].map(|x| x.clone().cast(dtype));
         awake(&device, || attention(query, key, value, &options).cast(FloatDType::F32).sum().backward());
+        Ok(())
+    })
+}
+
+/// A layer of one kind with its projections, and the gradients of the sum of its output.
+fn mix(kind: Kind, bench: &Bench, device: &Device) -> Step {
+    let device = device.clone().autodiff();
+    let layer = kind.layer(&device);
+    drop(layer(tokens(1, &device))); // Draws the parameters, which are no memory of a step.
+    let x = tokens(bench.length[0] as usize, &device).require_grad();
+    Box::new(move || {
+        awake(&device, || layer(x.clone()).sum().backward());
         Ok(())
     })
 }
