@@ -16,11 +16,16 @@ pub enum AttentionKind {
     Decoder,
     /// Of the decoder of two stacks, from the tokens of the target to those of the source.
     Cross,
+    /// Of the tower of images of a model of images and texts, between the patches.
+    Image,
+    /// Of the tower of texts of a model of images and texts, between the tokens.
+    Text,
 }
 
 impl AttentionKind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [Self::SelfAttention, Self::Encoder, Self::Decoder, Self::Cross];
+    pub const ALL: [Self; 6] =
+        [Self::SelfAttention, Self::Encoder, Self::Decoder, Self::Cross, Self::Image, Self::Text];
 
     /// Its name in a command.
     pub fn name(self) -> &'static str {
@@ -29,6 +34,8 @@ impl AttentionKind {
             Self::Encoder => "encoder",
             Self::Decoder => "decoder",
             Self::Cross => "cross",
+            Self::Image => "image",
+            Self::Text => "text",
         }
     }
 
@@ -39,6 +46,8 @@ impl AttentionKind {
             Self::Encoder => "encoder self-attention",
             Self::Decoder => "decoder self-attention",
             Self::Cross => "cross-attention",
+            Self::Image => "self-attention of the image",
+            Self::Text => "self-attention of the text",
         }
     }
 }

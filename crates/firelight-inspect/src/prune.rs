@@ -9,7 +9,7 @@ use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, save_wei
 
 /// Writes the run folder of a language model without some heads, `[layer, head]` each, by [`inspect::prune_heads`]: its matrices are smaller, and
 /// it computes what the model does with zeros in the place of these heads. Recipe, tokenizer and data are handed on. The folder cannot be
-/// resumed, and no training begins from it: its model is not the one that its recipe describes.
+/// resumed, because its model is not the one that its recipe describes. A training can begin from it: it takes the stack from `config.json`.
 ///
 /// # Errors
 /// If the folder holds no language model, or one with adapters or with matrices in blocks; if a layer or head does not exist, is named twice, or

@@ -8,7 +8,7 @@ use firelight_inspect::{Asked, Attends, AttentionKind, AttentionMaps, open, text
 use firelight_language::{LanguageModelConfig, TextGenerator};
 use firelight_seq2seq::{Seq2SeqConfig, Translator, Vocabulary};
 use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
-use firelight_vision::{ImageClassifier, TASK, VisionConfig};
+use firelight_vision::{IMAGE_TEXT_TASK, ImageClassifier, ImageTextConfig, ImageTextMatcher, TASK, VisionConfig};
 
 fn bytes() -> Tokenizer {
     Tokenizer::train(&TokenizerConfig::Byte, "").unwrap()
@@ -97,6 +97,59 @@ fn an_encoder_shows_texts_and_pairs_between_their_special_tokens() {
     assert!(rows_sum_to_one(&maps) && maps.maps().all(|map| map.at(0, 3) > 0.0), "it reads both ways");
     assert_eq!(tokens("ab\tc").queries, ["[CLS]", "a", "b", "[SEP]", "c", "[SEP]"]);
     assert!(tokens("ab\tc").maps().all(|map| map.shape() == [6, 6]));
+}
+
+/// A run of two towers over characters, which read images of four patches and texts of six tokens.
+fn towers(home: &std::path::Path) -> ModelFolder {
+    let folder = ModelFolder::create(home.join("run"), Existing::Refuse).unwrap();
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
+    let tokenizer = tokenizer.with_special_tokens(&["<s>", "</s>"]).unwrap();
+    let [begin, end] = ["<s>", "</s>"].map(|token| tokenizer.special(token).unwrap());
+    let tokenizer = tokenizer.with_frame(begin, end).unwrap().0;
+    tokenizer.save(folder.tokenizer()).unwrap();
+    let vit = VisionTransformerConfig::new(8, 4, 0, TransformerConfig::encoder(16, 2, 1));
+    let text = TransformerConfig::new(8, 2, 2).with_max_seq_len(6);
+    let config = ImageTextConfig::new(tokenizer.vocab_size(), vit, text).with_end_token(Some(end));
+    folder.write_config(IMAGE_TEXT_TASK, &config).unwrap();
+    save_weights(&config.init(&Device::default()), folder.weights_path(&Checkpoint::Last)).unwrap();
+    folder
+}
+
+#[test]
+fn a_model_of_two_towers_shows_those_that_are_given_something() {
+    let (home, device) = (tempfile::tempdir().unwrap(), Device::default());
+    let folder = towers(home.path());
+    let model = open(folder.path(), &Checkpoint::Last, &device).unwrap();
+    let image = Image::new(ImageShape::new(3, [8, 8]), (0..192).map(|pixel| pixel as u8).collect());
+    let both = Asked { image: Some(image.clone()), ..Asked::about("abc") };
+    let found = model.attention(&both).unwrap();
+    let [of_image, of_text] = &found[..] else { panic!("two towers") };
+    let picture = of_image.picture.as_ref().unwrap();
+    assert_eq!((of_image.kind, of_image.layers.len()), (AttentionKind::Image, 1));
+    assert_eq!((picture.grid, of_image.keys.len()), ([2, 2], picture.first + 4));
+    assert_eq!((of_text.kind, of_text.layers.len()), (AttentionKind::Text, 2));
+    assert_eq!(of_text.queries, ["<s>", "a", "b", "c", "</s>"]);
+    assert!(found.iter().all(rows_sum_to_one));
+    assert_eq!(&model.attention(&Asked::about("abc")).unwrap()[..], &found[1..]);
+    assert_eq!(&model.attention(&Asked { image: Some(image), ..Asked::default() }).unwrap()[..], &found[..1]);
+
+    let matcher = ImageTextMatcher::load_from(folder.path(), &Checkpoint::Last, &device).unwrap();
+    let ids: Vec<i32> = matcher.encode("abc").unwrap().into_iter().map(|id| id as i32).collect();
+    let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, 5]), &device);
+    let mut trace = Trace::default();
+    matcher.model().text.hidden(tokens, None, &mut Pass::default().with_trace(&mut trace));
+    for (layer, heads) in trace.layers.iter().zip(&of_text.layers) {
+        let noted: Vec<f32> = layer.attention.clone().unwrap().try_into_vec_as().unwrap();
+        assert_eq!(heads.iter().flat_map(|map| map.weights().to_vec()).collect::<Vec<_>>(), noted);
+    }
+    assert!(of_text.maps().all(|map| map.at(0, 1) == 0.0), "no token of a text reads the next one");
+
+    let message = |asked: Asked| model.attention(&asked).unwrap_err().to_string();
+    assert!(message(Asked::default()).contains("a model of images and texts needs --image, --text or both"));
+    let long = message(Asked::about("abcdef"));
+    assert!(long.contains("8 tokens, but the model reads 6"), "{long}");
+    let target = message(Asked { target: Some("a".into()), ..Asked::about("a") });
+    assert!(target.contains("--target is not for a model of images and texts"), "{target}");
 }
 
 #[test]

@@ -88,7 +88,7 @@ pub use linear_cross_entropy::linear_cross_entropy;
 pub use linear_recurrence::linear_recurrence;
 pub use logits::{LogitMap, LogitMatrix};
 pub use path::{KernelPath, kernel_path};
-pub use quantized::{dequantized, quantized_embedding, quantized_linear};
+pub use quantized::{dequantized, multiplies_blocks, quantized_embedding, quantized_linear};
 pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;
 pub use rotary::{RotaryPairs, rotary};

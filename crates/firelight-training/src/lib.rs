@@ -102,8 +102,8 @@ pub use report::{Report, Sample};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
     BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, NoKeys, Pace, ROWS, RecipeOf, Run,
-    RunRequest, Section, Task, TaskEvaluation, TrainedRun, built_in, merge, open_run, read_any_recipe, read_new_recipe,
-    read_recipe, task_of,
+    RunRequest, Section, StackPlace, Task, TaskEvaluation, TrainedRun, built_in, merge, open_run, read_any_recipe,
+    read_new_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;

@@ -253,6 +253,20 @@ fn a_run_with_adapters_is_begun_from_with_them_in_its_weights() {
 }
 
 #[test]
+fn the_stack_is_that_of_the_other_run_whatever_its_recipe_says() {
+    let home = Home::new();
+    let recipe = home.path("base/recipe.toml");
+    let said = fs::read_to_string(&recipe).unwrap();
+    assert!(said.contains("n_heads = 2"), "{said}");
+    fs::write(&recipe, said.replace("n_heads = 2", "n_heads = 4")).unwrap(); // as if heads had been pruned since
+    let from = format!("{:?}", home.path("base").display().to_string());
+    let begun = Run::prepare(&home.request("run", &[("init.from", &from)])).unwrap();
+    assert_eq!(begun.config().encoder.transformer.first().block.attention.n_heads, 2);
+    let error = home.error(&home.request("other", &[("init.from", &from), ("model.n_heads", "4")]));
+    assert!(error.contains("model.n_heads = 4, but 2 in the run"), "{error}");
+}
+
+#[test]
 fn what_the_recipe_freezes_has_the_last_word() {
     let home = Home::new();
     let freeze = ("training.freeze", "[\"head\", \"!encoder.embedding\"]");

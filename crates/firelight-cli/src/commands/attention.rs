@@ -20,6 +20,7 @@ Examples:
   firelight visualize attention runs/dates-1 --text \"3rd of March 1997\" --kind cross --out cross.svg
   firelight visualize attention bert-base-uncased --text \"the river bank\" --layer 3 --head 5
   firelight visualize attention runs/images-1 --image seven.png --out where.png
+  firelight visualize attention openai/clip-vit-base-patch32 --image cat.png --text \"a photo of a cat\" --out clip.html
 
 A page holds all layers and heads, needs no network and answers pointer and arrow keys. A PNG has no room for tokens. Weights are no \
 proof of what a model relies on.";

@@ -16,9 +16,11 @@ const EXAMPLES: &str = "\
 Examples:
   firelight prune-heads runs/stories-1 --heads 0:1,0:3,2:0 --out runs/fewer-heads
   firelight prune-heads gpt2 --keep-top 100 --by gradient --file texts.txt --out models/gpt2-100
+  firelight train --data text.txt --from runs/fewer-heads
 
 With --keep-top heads are ordered as `firelight heads` does it; of each layer the best one stays. The matrices are smaller, the outputs are \
-those of the model with zeros in the place of the heads. The folder is asked and measured as any run is; it is not trained further.";
+those of the model with zeros in the place of the heads. The folder is asked and measured as any run is, and trained further by \
+firelight train --from DIR.";
 
 /// Take heads out of a language model for good, in a new run folder with smaller matrices
 #[derive(clap::Args)]

@@ -129,6 +129,13 @@ fn heads_are_pruned_into_a_run_that_is_asked_as_any_other() {
     ask("prune-heads", &model().dir, &["--keep-top", "1", "--text", "The fox", "--out", &text(&best)]).succeeds();
     let size = |folder: &Path| fs::metadata(folder.join("model.safetensors")).unwrap().len();
     assert!([&one, &best].iter().all(|folder| size(folder) < size(&model().dir)));
+    let begun = scratch.path().join("begun");
+    let train =
+        ["train", "--data", &text(&model().text), "--from", &text(&one), "--steps", "2", "--out", &text(&begun)];
+    firelight(train.into_iter().chain(["--set", "training.evaluate_every=2"])).succeeds();
+    let config = fs::read_to_string(begun.join("config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(config["transformer"]["n_heads"], 1, "{config}");
 
     let fails = |more: &[&str], texts: &[&str]| {
         let out = text(&scratch.path().join("other"));

@@ -184,6 +184,12 @@ fn a_model_of_images_and_texts_compares_them() {
     assert!(plain.starts_with(&format!("{one}\t{}\t", found[0]["label"].as_str().unwrap())), "{plain}");
     let vectors = firelight(["embed", &run, "--text", "a cat"]).succeeds().stdout;
     assert_eq!(vectors.split_whitespace().count(), 10);
+    let attention = ["visualize", "attention", &run, "--image", &one, "--text", "a cat"];
+    let drawn = firelight(attention).succeeds().stdout;
+    let [image, words] = ["self-attention of the image, layer 1,", "self-attention of the text, layer 2,"];
+    assert!(drawn.starts_with(image) && drawn.lines().any(|line| line.starts_with(words)), "{drawn}");
+    let words = firelight(attention.into_iter().chain(["--kind", "text"])).succeeds().stdout;
+    assert!(words.starts_with("self-attention of the text") && !words.contains("of the image"), "{words}");
     let exported = text(&home.path().join("exported"));
     firelight(["export", &run, "--to", &exported]).succeeds();
     let cache = home.path().join("cache");
@@ -196,6 +202,7 @@ fn a_model_of_images_and_texts_compares_them() {
 fn mistakes_with_images_and_texts_are_told() {
     let home = Model::scratch();
     let (run, [one, _]) = (clip(home.path()), pictures(home.path()));
+    firelight(["visualize", "attention", &run]).fails(USER, &["needs --image, --text or both"]);
     firelight(["classify", &run, "--image", &one]).fails(USER, &["say what an image may show with --label TEXT"]);
     firelight(["classify", &run, "--image", &one, "--label", "a", "--label", "a"]).fails(USER, &["is given twice"]);
     firelight(["classify", &run, "--text", "a"]).fails(USER, &["give --image"]);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_kernels::BlockFormat;
+use firelight_kernels::{BlockFormat, multiplies_blocks};
 
 use super::{dequantize, weights_of, with_blocks};
 use crate::error::{Checks, ConfigError};
@@ -46,10 +46,6 @@ pub fn build_in_blocks<M: Module>(
 pub fn onto_device<M: Module>(model: M, device: &Device) -> M {
     let has_blocks = || weights_of(&model).iter().any(|weight| weight.format.is_some());
     if multiplies_blocks(device) || !has_blocks() { model } else { dequantize(model).fork(device) }
-}
-
-fn multiplies_blocks(device: &Device) -> bool {
-    *device == Device::flex()
 }
 
 /// The formats of these names.

@@ -3,6 +3,7 @@
 mod captioner;
 mod encoder;
 mod image_encoder;
+mod image_text;
 mod language;
 mod translator;
 
@@ -16,7 +17,7 @@ use firelight_core::Trace;
 use firelight_language::TextGenerator;
 use firelight_seq2seq::{CAPTIONING_TASK, Captioner, Translator};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
-use firelight_vision::{IMAGE_ENCODER_TASK, ImageEmbedder};
+use firelight_vision::{IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
 
 use crate::asked::Asked;
 use crate::maps::AttentionMaps;
@@ -62,6 +63,7 @@ pub fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<B
         firelight_seq2seq::TASK => Box::new(Translator::load_from(folder, checkpoint, device)?),
         CAPTIONING_TASK => Box::new(Captioner::load_from(folder, checkpoint, device)?),
         firelight_vision::TASK | IMAGE_ENCODER_TASK => Box::new(ImageEmbedder::load_from(folder, checkpoint, device)?),
+        IMAGE_TEXT_TASK => Box::new(ImageTextMatcher::load_from(folder, checkpoint, device)?),
         name if ENCODERS.contains(&name) => Box::new(Embedder::load_from(folder, checkpoint, device)?),
         other => {
             let problem = format!("is of the task \"{}\", whose attention cannot be shown", shortened(other));

@@ -20,10 +20,24 @@ mod x86;
 
 use crate::BlockFormat;
 use crate::path::check_types;
-use burn::tensor::{DType, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
 
 #[cfg(feature = "flex")]
 use extension::{QuantizedLinearExtension, QuantizedLinearKernel};
+
+/// Whether a device multiplies blocks as they lie, with gradients or without: flex alone. On any other all of the matrix becomes numbers for
+/// each product, so that models are loaded as floats there.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_kernels::multiplies_blocks;
+///
+/// assert!(multiplies_blocks(&Device::flex()));
+/// ```
+pub fn multiplies_blocks(device: &Device) -> bool {
+    // By its name: a build without flex has no such device to compare with.
+    format!("{:?}", device.clone().inner()).contains("Flex")
+}
 
 /// `x Wᵀ + bias` for a matrix `W` in blocks of few bits.
 ///

@@ -310,3 +310,13 @@ mod fused {
         }
     }
 }
+
+#[test]
+#[allow(deprecated)] // Burn's older CPU backend multiplies no blocks.
+fn flex_alone_multiplies_blocks_with_gradients_or_without() {
+    assert!(multiplies_blocks(&Device::flex()) && multiplies_blocks(&Device::flex().autodiff()));
+    #[cfg(feature = "ndarray")]
+    {
+        assert!(!multiplies_blocks(&Device::ndarray()));
+    }
+}

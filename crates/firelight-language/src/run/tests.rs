@@ -1,5 +1,7 @@
 //! Whole trainings that begin from another run.
 
+mod pruned;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 

@@ -9,7 +9,7 @@ use firelight_storage::{InputError, ModelFolder, StorageError, read_text_file, s
 use toml::{Table, Value};
 
 use super::embedded::unnamed;
-use super::{DataModule, RecipeOf, RunRequest, Task, blocks, built_in, memory, start};
+use super::{DataModule, RecipeOf, RunRequest, Task, blocks, built_in, memory, stack, start};
 use crate::config::all_of;
 use crate::evaluator::deciding;
 use crate::freeze;
@@ -130,14 +130,15 @@ pub fn read_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)])
 }
 
 /// The same of a training that is to begin: where `init.from` names a run, the keys of `[model]` that are left out are those of the
-/// run. A built-in recipe leaves its structure to the run, but for dropout, adapters and a new head.
+/// run. Those of its stack are what its `config.json` says, which may be more than its recipe does: heads may have been pruned. A built-in
+/// recipe leaves its structure to the run, but for dropout, adapters and a new head.
 ///
 /// # Errors
 /// As [`read_recipe`], if there are no weights to begin from, or if a key says something else than that of the run.
 pub fn read_new_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, String)]) -> Result<RecipeOf<T>, T::Error> {
     let (name, text) = source::<T>(path)?;
     let Some(run) = init_in(&text, &name, overrides)?.run()? else { return Ok(read_recipe::<T>(path, overrides)?) };
-    let model = model_in::<T>(&run);
+    let model = model_in::<T>(&run)?;
     let is_own = path.is_some_and(|path| built_in::<T>(path).is_none());
     let text = if is_own || model.is_empty() { text } else { without_structure::<T>(&text, &run) };
     let recipe = read_text::<T>((&name, &text), overrides, &model)?;
@@ -162,8 +163,19 @@ fn without_structure<T: Task>(text: &str, run: &ModelFolder) -> String {
 /// tell.
 const MAY_DIFFER: [&str; 5] = ["init", "max_seq_len", "n_layers", "stochastic_depth", "adapters"];
 
-/// The `[model]` section of a run, as far as the task has its keys; adapters are merged.
-fn model_in<T: Task>(run: &ModelFolder) -> Table {
+/// The `[model]` section of a run, as far as the task has its keys, with the stack that its structure has; adapters are merged.
+fn model_in<T: Task>(run: &ModelFolder) -> Result<Table, T::Error> {
+    let said = said_in::<T>(run);
+    let (Some(place), Some(whole)) = (T::STACK, whole::<T>(&said)) else { return Ok(said) };
+    let Some(corrected) = place.corrected(run, (&said, &whole), &MAY_DIFFER) else { return Ok(said) };
+    if is_of::<T>(run) {
+        start::structure_of::<T>(run)?; // what is wrong with it is told of its own file
+    }
+    Ok(corrected)
+}
+
+/// The `[model]` section of the recipe of a run, as far as the task has its keys.
+fn said_in<T: Task>(run: &ModelFolder) -> Table {
     let text = read_text_file(run.recipe(), LIMIT).unwrap_or_default(); // weights of other programs have none
     let model = text.parse::<Table>().ok().and_then(|mut recipe| recipe.remove("model"));
     let Some(Value::Table(mut model)) = model else { return Table::new() };
@@ -173,14 +185,18 @@ fn model_in<T: Task>(run: &ModelFolder) -> Table {
     model
 }
 
+/// What a `[model]` section means, with its defaults; none if the task cannot read it.
+fn whole<T: Task>(model: &Table) -> Option<Table> {
+    stack::table(&Value::Table(model.clone()).try_into::<T::Model>().ok()?)
+}
+
 fn is_of<T: Task>(run: &ModelFolder) -> bool {
     run.task().as_deref() == Some(T::NAME)
 }
 
 /// What a recipe says otherwise than the run that it begins from, whose `[model]` is `model`.
 fn contradictions<T: Task>(recipe: &RecipeOf<T>, run: &ModelFolder, model: &Table) -> Vec<Problem> {
-    let found = Value::Table(model.clone()).try_into::<T::Model>().ok().and_then(|found| Table::try_from(found).ok());
-    let (Some(found), Ok(own)) = (found, Table::try_from(&recipe.model)) else { return Vec::new() };
+    let (Some(found), Some(own)) = (whole::<T>(model), stack::table(&recipe.model)) else { return Vec::new() };
     let leaves_head =
         !is_of::<T>(run) || T::HEAD.iter().any(|head| recipe.init.exclude.iter().any(|own| fits(own, head)));
     let may_differ = |key: &str| {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use firelight_kernels::BlockFormat;
+use firelight_kernels::{BlockFormat, multiplies_blocks};
 use firelight_storage::{ModelFolder, StorageError};
 
 use super::run::frozen;
@@ -69,10 +69,6 @@ pub(super) fn problem<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device:
         return None;
     };
     Some(Problem { key: "init.quantize".into(), text })
-}
-
-fn multiplies_blocks(device: &Device) -> bool {
-    format!("{:?}", device.clone().inner()).contains("Flex")
 }
 
 /// Numbers that lie in blocks, and the bytes of these.

@@ -10,7 +10,8 @@ use burn::train::TrainLoader;
 use indicatif::HumanDuration;
 
 use super::begin::Plan;
-use super::run::{cost_of, frozen, training_module};
+use super::estimate::cost_of;
+use super::run::{frozen, training_module};
 use super::{DataModule, Estimate, RunRequest, Task, blocks, start};
 use crate::evaluate::device_of;
 use crate::{Trainable, Trainer, TrainingError, TrainingModule, freeze};

@@ -6,9 +6,11 @@ use std::fmt;
 use burn::module::Module;
 use burn::tensor::Device;
 
-use super::{RecipeOf, Task};
+use super::run::frozen;
+use super::{RecipeOf, Task, blocks};
 use crate::TrainingConfig;
 use crate::communicator::sums_kept;
+use crate::freeze::{trained_beside, trained_by_paths};
 use crate::path::shapes_of;
 
 /// Bytes of a 32-bit float.
@@ -112,6 +114,36 @@ impl Estimate {
         let floats = state_bytes(training, parameters.saturating_sub(in_blocks), trained);
         Self { parameters, trained, state_bytes: floats.saturating_add(block_bytes), ..self }
     }
+}
+
+/// What a training costs; `model` is built where only it shows how much of it is trained.
+pub(super) fn cost_of<T: Task>(
+    recipe: &RecipeOf<T>,
+    config: &T::Config,
+    device: &Device,
+    model: impl FnOnce() -> T::Net,
+) -> Estimate {
+    let estimate = Estimate::of::<T>(recipe, config, device);
+    if !T::has_adapters(config) && recipe.training.freeze.is_empty() {
+        return estimate;
+    }
+    let model = model();
+    let frozen = frozen::<T>(recipe, config, &model);
+    let blocks = blocks::size(&model, &blocks::of_base::<T>(recipe, config, &model));
+    estimate.of_part(&recipe.training, (model.num_params(), blocks), trained_beside(model, &frozen))
+}
+
+/// The same without a word on what has a gradient of its own accord, so that no parameter is drawn for it.
+pub(super) fn cost_by_paths<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> Estimate {
+    let estimate = Estimate::of::<T>(recipe, config, device);
+    if !T::has_adapters(config) {
+        return estimate;
+    }
+    let model = T::model(config, recipe.seed, device);
+    let frozen = frozen::<T>(recipe, config, &model);
+    let blocks = blocks::size(&model, &blocks::of_base::<T>(recipe, config, &model));
+    let frozen = [frozen, blocks::adapted(&model).into_iter().collect()].concat(); // whatever a recipe says
+    estimate.of_part(&recipe.training, (model.num_params(), blocks), trained_by_paths(&model, &frozen))
 }
 
 /// Weights, with one copy more of them where a moving average is kept; gradients and two moments of what is trained, and the

@@ -5,7 +5,7 @@ use std::fs;
 use burn::tensor::Device;
 
 use super::begin::Plan;
-use super::run::cost_by_paths;
+use super::estimate::cost_by_paths;
 use super::{Estimate, RecipeOf, Task};
 use crate::{Problem, Recipe};
 

@@ -16,6 +16,7 @@ mod merge;
 mod parts;
 mod request;
 mod run;
+mod stack;
 mod start;
 #[cfg(test)]
 mod toy_task;
@@ -42,6 +43,7 @@ pub use evaluation::TaskEvaluation;
 pub use merge::merge;
 pub use request::RunRequest;
 pub use run::Run;
+pub use stack::StackPlace;
 pub use trained::{TrainedRun, open_run};
 
 use crate::{Evaluator, Objective, PositionGrid, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
@@ -84,6 +86,9 @@ pub trait Task: Sized {
     /// Patterns of the parameters that have a row for each token or position, with the axis of the rows: what `init.resize = true`
     /// may resize. Default: embeddings and learned positions.
     const ROWS: &'static [(&'static str, usize)] = ROWS;
+    /// Where a structure of this task, or of another one that a training begins from, has the stack that keys of `[model]` describe: a
+    /// training takes it from there, and not from the recipe of the run, where the two differ. Default: the recipe tells alone.
+    const STACK: Option<StackPlace> = None;
 
     /// The `[data]` section.
     type Data: Section;

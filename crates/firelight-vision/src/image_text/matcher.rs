@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use firelight_core::{ConfigError, Pass};
-use firelight_data::{DataError, Frame, Image, Tokenizer};
+use firelight_data::{DataError, Frame, Image, ImageProcessor, Tokenizer};
 use firelight_kernels::awake;
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, load_weights};
 
@@ -75,13 +75,23 @@ impl ImageTextMatcher {
         &self.config
     }
 
+    /// The tokenizer of texts.
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.tokenizer
+    }
+
+    /// What stands between image files and the tower of images.
+    pub fn processor(&self) -> ImageProcessor {
+        processor(&self.config.vit, self.config.resizing, &self.config.normalization)
+    }
+
     /// A vector of length 1 for every image, as many and in the same order.
     ///
     /// # Errors
     /// If the device fails.
     pub fn embed_images(&self, images: &[Image]) -> Result<Vec<Vec<f32>>, TaskError> {
         let device = self.model.device();
-        let processor = processor(&self.config.vit, self.config.resizing, &self.config.normalization);
+        let processor = self.processor();
         let vectors = images.chunks(BATCH).map(|images| {
             let pixels = processor.tensor(images, &device);
             rows(awake(&device, || self.model.of_images(self.model.vit.hidden(pixels, &mut Pass::default()))))
@@ -137,8 +147,11 @@ impl ImageTextMatcher {
         Ok(classified.collect())
     }
 
-    /// A text with the tokens around it, cut to what the model reads.
-    fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
+    /// The ids of a text with the tokens around it, cut to what the model reads.
+    ///
+    /// # Errors
+    /// If the text has something that the tokenizer does not know.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, DataError> {
         let mut ids = self.tokenizer.encode(text)?;
         ids.truncate(self.model.text.max_seq_len() - self.frame.size(false));
         Ok(self.frame.put(&ids, None).0)

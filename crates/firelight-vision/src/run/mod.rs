@@ -14,11 +14,11 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_core::{ConfigError, LossConfig, ParamBuilder};
+use firelight_core::{ConfigError, LossConfig, ParamBuilder, TransformerConfig};
 use firelight_storage::{TaskError, listed};
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::metrics::classes::draw_confusion;
-use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Task, measure};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, StackPlace, Task, measure};
 
 pub use corpus::ImageCorpus;
 pub use evaluate::evaluate;
@@ -52,6 +52,7 @@ impl Task for Vision {
         "text_projection",
         "log_scale",
     ];
+    const STACK: Option<StackPlace> = Some(StackPlace::of::<TransformerConfig>(&["vit", "transformer"]));
 
     type Data = ImageRecipe;
     type Model = VisionModelRecipe;
