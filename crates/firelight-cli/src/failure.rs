@@ -75,7 +75,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> &str {
 }
 
 /// The reader of our output has seen enough, as `head` has after ten lines: no error.
-fn is_closed_pipe(error: &Error) -> bool {
+pub(crate) fn is_closed_pipe(error: &Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 

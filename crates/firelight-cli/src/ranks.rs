@@ -1,13 +1,18 @@
-//! The ranks of a training that `mpirun` or `srun` started: all of them train, and the first one speaks for all. A launcher ends all ranks as
+//! The ranks that `mpirun` or `srun` started: all of them train, or answer, and the first one speaks for all. A launcher ends all ranks as
 //! soon as one of them ends with an error, so that a rank that fails leaves it to the first one to tell that.
 
+use std::env;
+use std::iter;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
+use firelight::training::agree;
 use firelight_mpi::{Launch, Member, MpiOptions};
 
+use crate::failure::{Mistake, is_closed_pipe};
 use crate::output;
 
 /// How long a rank gives the first one to say what is wrong for all of them, before they have found each other.
@@ -26,14 +31,82 @@ pub(crate) fn join() -> Result<()> {
     Ok(())
 }
 
+/// Refuses to do on every rank what one process does. Call it in the place of [`join`].
+///
+/// # Errors
+/// If this process was started as one of several.
+pub(crate) fn refuse() -> Result<()> {
+    let Some(launch) = Launch::of_environment().filter(|launch| launch.world > 1) else { return Ok(()) };
+    output::mute(launch.rank > 0);
+    let Launch { world, variable, .. } = launch;
+    bail!(Mistake(format!(
+        "this process is one of {world} ({variable}={world}), and this command is for one: start it by itself; train, translate, classify, \
+         embed, fill-mask, score and evaluate are for several"
+    )))
+}
+
+/// Refuses on several ranks what they cannot share, which is the beginning of the message.
+///
+/// # Errors
+/// If there are several.
+pub(crate) fn refuse_unshared(what: &str) -> Result<()> {
+    match several() {
+        Some(member) => {
+            bail!(Mistake(format!("{what}, and cannot be shared by {} ranks: start one process", member.world())))
+        }
+        None => Ok(()),
+    }
+}
+
 /// This process among the ranks that it has [joined](join); by itself without.
 pub(crate) fn member() -> &'static Member {
     MEMBER.get_or_init(Member::alone)
 }
 
+/// This process among the ranks that it has joined, if there are several.
+pub(crate) fn several() -> Option<&'static Member> {
+    MEMBER.get().filter(|member| member.world() > 1)
+}
+
+/// Refuses ranks that were not asked for the same, or whose model has other `files`. Every rank calls it before it loads the model.
+///
+/// # Errors
+/// If one differs, or has failed.
+pub(crate) fn agree_on(files: &[PathBuf]) -> Result<()> {
+    let Some(member) = several() else { return Ok(()) };
+    let version = format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("FIRELIGHT_COMMIT"));
+    let command = asked(env::args().skip(1)).join(" ");
+    Ok(agree(member.communicator(), vec![("version".into(), version), ("command".into(), command)], files)?)
+}
+
+/// The arguments without the device: each rank may have one of its own.
+fn asked(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
+    let mut arguments = arguments.into_iter();
+    let next = || {
+        let argument = arguments.next()?;
+        if argument == "--device" {
+            arguments.next();
+        }
+        Some(argument)
+    };
+    iter::from_fn(next).filter(|argument| !argument.starts_with("--device")).collect()
+}
+
+/// Parts from the other ranks when the work is done, or nobody reads it any longer.
+///
+/// # Errors
+/// As the work, and if another rank has failed.
+pub(crate) fn part<R>(done: Result<R>) -> Result<R> {
+    let Some(member) = several() else { return done };
+    if done.as_ref().map_or_else(is_closed_pipe, |_| true) {
+        member.leave()?;
+    }
+    done
+}
+
 /// Does on the first rank what writes for all of them, and then on the others, which find it done.
 pub(crate) fn first<R>(mut work: impl FnMut() -> Result<R>) -> Result<R> {
-    let Some(member) = MEMBER.get().filter(|member| member.world() > 1) else { return work() };
+    let Some(member) = several() else { return work() };
     let ranks = member.communicator();
     let done = if member.rank() == 0 { Some(work()?) } else { None };
     ranks.barrier()?;
@@ -43,7 +116,7 @@ pub(crate) fn first<R>(mut work: impl FnMut() -> Result<R>) -> Result<R> {
 /// Tells the other ranks that this one has failed, and lets the first one tell the user, who ends all. A rank that is not heard speaks for
 /// itself.
 pub(crate) fn fail(reason: &str) {
-    match MEMBER.get().filter(|member| member.world() > 1) {
+    match several() {
         Some(member) => {
             member.communicator().fail(reason);
             if member.rank() > 0 {
@@ -78,5 +151,18 @@ mod tests {
         fail("nobody hears it");
         end(1);
         assert_eq!((member().rank(), member().world()), (0, 1));
+        agree_on(&["no file".into()]).unwrap();
+        refuse().unwrap();
+        refuse_unshared("nothing").unwrap();
+        assert_eq!(part(Ok(2)).unwrap(), 2);
+    }
+
+    #[test]
+    fn each_rank_may_have_a_device_of_its_own() {
+        let words = |line: &str| asked(line.split(' ').map(str::to_string)).join(" ");
+        for device in ["--device cuda:1 ", "--device=cuda:1 ", ""] {
+            assert_eq!(words(&format!("embed run {device}--file a")), "embed run --file a");
+        }
+        assert_eq!(words("embed run --device"), "embed run");
     }
 }

@@ -22,6 +22,7 @@ mod loading;
 mod manual;
 mod published;
 mod quantize;
+mod ranks;
 mod recipe;
 mod report;
 mod resume;

@@ -48,7 +48,7 @@ pub use quantized::{BlockMix, KeptFloat, Quantized, write_formats};
 #[cfg(feature = "train")]
 pub use run::{
     DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,
-    stories_recipe,
+    evaluate_on, stories_recipe,
 };
 pub use score::ScoreOptions;
 pub use text_generator::{AmateurOptions, Past, TextGenerator};

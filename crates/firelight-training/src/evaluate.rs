@@ -1,6 +1,8 @@
 //! The loss of a model over a whole dataset, every target weighing the same. The trainer calls it on the way, `evaluate`
 //! commands call [`evaluate`] on a finished model.
 
+use std::sync::Arc;
+
 use burn::data::dataloader::{DataLoader, Progress};
 use burn::module::Module;
 use burn::tensor::Device;
@@ -9,8 +11,8 @@ use firelight_kernels::awake;
 
 use firelight_storage::InputError;
 
-use crate::ranks::Ranks;
-use crate::{Evaluator, StepOutput, TrainingError};
+use crate::ranks::{Ranks, settings, weights};
+use crate::{Communicator, Evaluator, StepOutput, TrainingError};
 
 /// The mean loss over all targets of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,8 +62,56 @@ where
 {
     let model = model.valid();
     let evaluation = evaluate_with(&model, loader, &Ranks::alone(), |output, _| evaluator.observe(&output))?;
+    Ok((finite(evaluation)?, evaluator.finish(&model)?))
+}
+
+/// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same bytes as one process on a CPU. Each rank calls it with
+/// a model of its own and a loader of all batches, and gets the result of all. The ranks first compare weights and number of items.
+///
+/// ```no_run
+/// # fn of<M>(model: &M, loader: &dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>) -> f64
+/// # where M: burn::module::Module + burn::train::InferenceStep<Output: firelight_training::StepOutput> {
+/// use std::sync::Arc;
+/// use firelight_training::{Threads, ThreadsOptions, evaluate_on};
+///
+/// let rank = Threads::ranks(1, ThreadsOptions::default()).remove(0);
+/// evaluate_on(model, loader, Arc::new(rank)).unwrap().loss
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_on<M>(
+    model: &M,
+    loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    communicator: Arc<dyn Communicator>,
+) -> Result<Evaluation, TrainingError>
+where
+    M: Module + InferenceStep<Output: StepOutput>,
+{
+    let ranks = Ranks::new(communicator);
+    ranks.tell(evaluate_together(&model.valid(), loader, &ranks))
+}
+
+fn evaluate_together<M>(
+    model: &M,
+    loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    ranks: &Ranks,
+) -> Result<Evaluation, TrainingError>
+where
+    M: Module + InferenceStep<Output: StepOutput>,
+{
+    if !ranks.are_one() {
+        let items = settings("number of validation items", &loader.num_items());
+        ranks.compare(items.into_iter().chain([weights(model)?]).collect())?;
+    }
+    finite(evaluate_with(model, loader, ranks, |_, _| Ok(()))?)
+}
+
+/// Refuses a loss that is no finite number.
+fn finite(evaluation: Evaluation) -> Result<Evaluation, TrainingError> {
     match evaluation.loss.is_finite() {
-        true => Ok((evaluation, evaluator.finish(&model)?)),
+        true => Ok(evaluation),
         false => Err(InputError::new(format!(
             "the loss is {}: the weights are damaged or their training has diverged; take another checkpoint, or train again \
              with a lower `optimizer.learning_rate`",
@@ -115,6 +165,8 @@ pub(crate) fn device_of<M: Module>(model: &M) -> Device {
 mod tests {
     use super::*;
     use crate::toy::{Line, PointLoader};
+    use crate::{Threads, ThreadsOptions};
+    use std::thread;
 
     #[test]
     fn every_point_weighs_the_same_whatever_the_batches() {
@@ -126,6 +178,42 @@ mod tests {
             assert_eq!(evaluation.tokens, 3);
             assert!((evaluation.loss - 11.0 / 3.0).abs() < 1e-6, "{}", evaluation.loss);
         }
+    }
+
+    #[test]
+    fn ranks_find_what_one_process_finds() {
+        let points: Vec<(f32, f32)> = (0..7).map(|x| (x as f32, 0.3 * x as f32 - 1.0)).collect();
+        let of = |slope| Line::new(slope, 0.1, &Device::default());
+        let expected = evaluate(&of(0.7), &PointLoader::new(points.clone(), 2)).unwrap();
+        for world in [2, 3, 5] {
+            thread::scope(|scope| {
+                for rank in Threads::ranks(world, ThreadsOptions::default()) {
+                    let points = points.clone();
+                    scope.spawn(move || {
+                        let found = evaluate_on(&of(0.7), &PointLoader::new(points, 2), Arc::new(rank)).unwrap();
+                        assert_eq!((found.loss.to_bits(), found.tokens), (expected.loss.to_bits(), 7), "{world} ranks");
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn ranks_with_other_weights_are_told() {
+        thread::scope(|scope| {
+            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+                scope.spawn(move || {
+                    let model = Line::new(rank.rank() as f32, 0.0, &Device::default());
+                    let error =
+                        evaluate_on(&model, &PointLoader::new(vec![(1.0, 1.0)], 1), Arc::new(rank)).unwrap_err();
+                    assert!(error.is_user_error(), "{error}");
+                    assert!(
+                        error.to_string().starts_with("rank 1 does not do what rank 0 does: its model is"),
+                        "{error}"
+                    );
+                });
+            }
+        });
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //!    are made for [`LossOutput`], and [`metrics::text`] scores generated text (BLEU, chrF, exact match),
 //!    [`metrics::classes`] predicted classes.
 //! 5. Several ranks train one model together through a [`Communicator`], such as [`Threads`]: the same bytes as one process. Whole runs do so by
-//!    [`Run::prepare_on`].
+//!    [`Run::prepare_on`]. A trained model is evaluated by several ranks with [`evaluate_on`], and answers lines with [`deal`].
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
@@ -80,7 +80,7 @@ pub use clip::{clip_global_norm, global_norm};
 pub use communicator::{Alone, Communicator, CommunicatorError, OrderedSum, Threads, ThreadsOptions};
 pub use config::{Problem, SettingsError, TrainingConfig};
 pub use error::TrainingError;
-pub use evaluate::{Evaluation, evaluate, measure};
+pub use evaluate::{Evaluation, evaluate, evaluate_on, measure};
 pub use evaluator::{Evaluator, Score};
 pub use fit::{Extension, FitInput, Fitted, Trainable, fit};
 pub use freeze::freeze;
@@ -96,6 +96,7 @@ pub use output::{StepOutput, ValidOutput};
 pub use plot::{Chart, Curve, draw_charts, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
+pub use ranks::{agree, deal};
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::{Report, Sample};

@@ -1,7 +1,9 @@
 //! What a training asks of the ranks that share it, so that it is the training of one process: which batches are this rank's, what all
-//! found, and whether all began alike. With one rank every question is answered by what was asked with.
+//! found, and whether all began alike. With one rank every question is answered by what was asked with. What ranks do with a trained model
+//! they share by [`deal`].
 
 mod agreement;
+mod dealing;
 mod gradients;
 mod preparation;
 
@@ -13,7 +15,9 @@ use firelight_storage::InputError;
 use crate::communicator::share_of;
 use crate::{Alone, Communicator, CommunicatorError};
 
+pub use agreement::agree;
 pub(crate) use agreement::{Term, settings, weights};
+pub use dealing::deal;
 
 /// The ranks of a training, seen from one of them.
 #[derive(Clone)]

@@ -18,6 +18,7 @@ use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
+use crate::ranks;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -65,6 +66,7 @@ impl Classify {
                 Mistake("--text and --file are for classifiers of texts: give --image".into())
             );
             self.long_texts.refuse("an image is read as a whole")?;
+            ranks::refuse_unshared("images are read by one process")?;
             return match task == vision::TASK {
                 true => self.images.run(&self.model, self.json),
                 false => self.images.run_with_labels(&self.model, self.json),

@@ -12,7 +12,7 @@ use super::long_texts::LongTexts;
 use super::text_input::TextInput;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
-use crate::output;
+use crate::{output, ranks};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -80,6 +80,7 @@ impl Embed {
     }
 
     fn images(&self) -> Result<()> {
+        ranks::refuse_unshared("images are read by one process")?;
         let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
         let embedder = self.embedder()?;
         let other = self.other(&embedder)?;

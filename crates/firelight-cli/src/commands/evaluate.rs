@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Error, Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::classification;
 use firelight::language;
@@ -15,7 +15,7 @@ use firelight::vision;
 use super::tasks::{Shown, with_task};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
-use crate::output;
+use crate::{output, ranks};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -61,6 +61,9 @@ impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
         let folder = ModelFolder::open(self.model.of_floats()?.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
+        if task != language::TASK {
+            ranks::refuse_unshared(&format!("the scores of the task `{task}` are made by one process"))?;
+        }
         self.refuse_what_is_not_kept(&folder, &task)?;
         let (json, text) = match task.as_str() {
             language::TASK => self.text()?,
@@ -73,7 +76,7 @@ impl Evaluate {
             vision::TASK => self.scores(vision::evaluate)?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
-        Ok(output::print(&if self.json { json + "\n" } else { text })?)
+        ranks::part(output::print(&if self.json { json + "\n" } else { text }).map_err(Error::from))
     }
 
     /// A model may lie without the data of its run, where somebody copied no more than it needs to answer.
@@ -103,7 +106,9 @@ impl Evaluate {
 
     fn text(&self) -> Result<Report> {
         self.refuse_search()?;
-        let found = self.measure(language::evaluate)?;
+        let ranks = ranks::member().communicator();
+        let found =
+            self.measure(|run, checkpoint, data, device| language::evaluate_on(run, checkpoint, data, device, ranks))?;
         let text = to_table(&[
             ("loss".into(), format!("{:.4} nats per token", found.loss)),
             ("perplexity".into(), format!("{:.3}", found.perplexity)),

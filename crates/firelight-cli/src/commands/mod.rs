@@ -39,6 +39,7 @@ mod report;
 mod sampling;
 mod score;
 mod searching;
+mod sheet;
 mod tasks;
 mod text_input;
 mod texts;
@@ -55,7 +56,7 @@ use firelight::data::Tokenizer;
 use firelight::device::NamedDevice;
 use firelight::kernels::kernel_path;
 
-use crate::output;
+use crate::{output, ranks};
 
 /// What the user asks for.
 #[derive(Subcommand)]
@@ -109,7 +110,22 @@ impl Command {
         if let Self::Bench(bench) = self { bench.threads() } else { 0 }
     }
 
+    /// Joins the other ranks, if there are any and they share this work. A training joins them itself, when it is about to begin.
+    fn join_ranks(&self) -> Result<()> {
+        match self {
+            Self::Train(_) => Ok(()),
+            Self::Translate(_)
+            | Self::Classify(_)
+            | Self::Embed(_)
+            | Self::FillMask(_)
+            | Self::Score(_)
+            | Self::Evaluate(_) => ranks::join(),
+            _ => ranks::refuse(),
+        }
+    }
+
     pub(crate) fn run(self) -> Result<()> {
+        self.join_ranks()?;
         match self {
             Self::Train(command) => command.run(),
             Self::Ablate(command) => command.run(),

@@ -8,12 +8,18 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use firelight::data::{line_not_utf8, read_text, text_of};
+use firelight::storage::TaskError;
+use firelight::training::{Communicator, deal};
 
-use crate::failure::Mistake;
-use crate::output;
+use super::sheet::{Said, Sheet, Tally};
+use crate::failure::{Mistake, is_user_error, problems};
+use crate::{output, ranks};
 
 /// Lines that are answered together, at most: enough that texts of similar length stand together.
 const LINES: usize = 1024;
+
+/// The same on several ranks, where lines are answered one by one.
+const FEW_LINES: usize = 16;
 
 /// Bytes that are read ahead; what lies in them is answered together.
 const AHEAD: usize = 1 << 20;
@@ -41,6 +47,8 @@ pub(super) struct Lines {
     source: PathBuf,
     /// Whether somebody types the lines at a terminal.
     is_typed: bool,
+    /// How many are answered together, at most.
+    together: usize,
     lines: usize,
     bytes: usize,
     /// What was wrong with the line behind those that were returned last.
@@ -53,7 +61,10 @@ impl Texts {
         Ok(match (text, file) {
             (Some(text), _) => Self::Given(Some(vec![text.to_string()])),
             (None, Some(path)) => Self::Lines(Lines::of_file(path)?),
-            (None, None) => Self::Lines(Lines::of_standard_input()),
+            (None, None) => {
+                ranks::refuse_unshared("the standard input is read by one process (--file is shared)")?;
+                Self::Lines(Lines::of_standard_input())
+            }
         })
     }
 
@@ -64,10 +75,49 @@ impl Texts {
 
     /// Prints what `answer` says of the texts, while they are read; it gets some of them, and how many others stand before these.
     pub(super) fn answer(&mut self, answer: impl Fn(usize, &[String]) -> Result<String>) -> Result<()> {
-        while let Some((before, some)) = self.next_lines()? {
-            output::print(&answer(before, &some)?)?;
-        }
+        self.answer_on(|before, some, sheet| sheet.print(&answer(before, some)?))?;
         Ok(())
+    }
+
+    /// As [`answer`](Self::answer), which writes on a sheet. Several ranks share the work, and the first one has the tally of all.
+    pub(super) fn answer_on(
+        &mut self,
+        mut answer: impl FnMut(usize, &[String], &mut Sheet) -> Result<()>,
+    ) -> Result<Tally> {
+        if let Some(member) = ranks::several() {
+            return ranks::part(self.share(&*member.communicator(), answer));
+        }
+        let (mut sheet, mut lines) = (Sheet::default(), 0);
+        while let Some((before, some)) = self.next_lines()? {
+            answer(before, &some, &mut sheet)?;
+            lines += some.len();
+        }
+        Ok(sheet.tally(lines))
+    }
+
+    /// Answers the blocks of lines that are this rank's, and shows those of all on the first one.
+    fn share(
+        &mut self,
+        ranks: &dyn Communicator,
+        mut answer: impl FnMut(usize, &[String], &mut Sheet) -> Result<()>,
+    ) -> Result<Tally> {
+        let mut tally = Tally::default();
+        let next = || self.next_lines().map_err(told);
+        let answer = |before: usize, some: &[String]| {
+            let mut sheet = Sheet::keeping();
+            answer(before, some, &mut sheet).map_err(told)?;
+            Ok(sheet.said(some.len()))
+        };
+        deal(ranks, next, answer, |said: Said| tally.show(said))?;
+        Ok(tally)
+    }
+
+    /// The same, of which every line is answered by itself: ranks take turns after fewer of them.
+    pub(super) fn one_by_one(mut self) -> Self {
+        if let (Self::Lines(lines), Some(_)) = (&mut self, ranks::several()) {
+            lines.together = FEW_LINES;
+        }
+        self
     }
 
     /// The next texts, behind how many others; none at the end.
@@ -81,7 +131,8 @@ impl Texts {
 
 impl Lines {
     fn new(reader: Box<dyn Read + Send>, source: PathBuf, is_typed: bool) -> Self {
-        Self { reader: BufReader::with_capacity(AHEAD, reader), source, is_typed, lines: 0, bytes: 0, failure: None }
+        let reader = BufReader::with_capacity(AHEAD, reader);
+        Self { reader, source, is_typed, together: LINES, lines: 0, bytes: 0, failure: None }
     }
 
     /// Those of the standard input.
@@ -110,7 +161,7 @@ impl Lines {
             return Err(failure);
         }
         let (before, mut found) = (self.lines, Vec::new());
-        while found.is_empty() || (found.len() < LINES && self.reader.buffer().contains(&b'\n')) {
+        while found.is_empty() || (found.len() < self.together && self.reader.buffer().contains(&b'\n')) {
             match self.next_line() {
                 Ok(Some(line)) => found.push(line),
                 Err(error) if found.is_empty() => return Err(error),
@@ -144,6 +195,12 @@ impl Lines {
     }
 }
 
+/// An error as other ranks are told of it.
+fn told(error: Error) -> TaskError {
+    let problems = problems(&error);
+    TaskError::new(is_user_error(&error), problems.join("; ")).listing(problems)
+}
+
 /// The whole standard input as one text, without the line feed that it ends with. On a terminal a note says that `what`
 /// is read.
 pub(super) fn standard_input(what: &str) -> Result<String> {
@@ -172,7 +229,9 @@ fn bare(line: &str, is_first: bool) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use firelight::training::{Threads, ThreadsOptions};
     use std::collections::VecDeque;
+    use std::thread;
 
     /// A pipe that hands over a piece at a time.
     struct Pieces(VecDeque<&'static [u8]>);
@@ -199,6 +258,35 @@ mod tests {
         assert_eq!(next(), Some((3, texts(&[""]))));
         assert_eq!(next(), Some((4, texts(&["e"]))));
         assert_eq!(next(), None);
+    }
+
+    /// How many lines each of several ranks counts.
+    fn shared(world: usize) -> Vec<Tally> {
+        let ranks = Threads::ranks(world, ThreadsOptions::default());
+        thread::scope(|scope| {
+            let share = |rank: Threads| {
+                let mut texts = Texts::Lines(lines(&[b"a\nb\nc\n", b"d\ne\n", b"f"]));
+                texts.share(&rank, |_, _, _| Ok(()))
+            };
+            let ranks: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || share(rank).unwrap())).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn the_first_rank_counts_the_lines_of_all() {
+        for world in [1, 2, 3] {
+            let tallies = shared(world);
+            assert_eq!(tallies[0], Tally { lines: 6, failed: 0 });
+            assert!(tallies[1..].iter().all(|tally| *tally == Tally::default()));
+        }
+    }
+
+    #[test]
+    fn an_error_keeps_its_problems_and_whose_it_is() {
+        let error = told(Error::new(TaskError::new(true, "both").listing(vec!["one".into(), "two".into()])));
+        assert!(error.is_user_error() && error.problems() == ["one", "two"], "{error}");
+        assert!(!told(Error::msg("the disk is full")).is_user_error());
     }
 
     #[test]

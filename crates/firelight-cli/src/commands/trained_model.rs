@@ -12,7 +12,7 @@ use firelight::storage::{Checkpoint, ModelFolder, TaskError};
 use super::place;
 use super::tasks::{Shown, with_task};
 use crate::failure::Mistake;
-use crate::output;
+use crate::{output, ranks};
 
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
@@ -35,7 +35,7 @@ impl TrainedModel {
         if let Some(found) = self.run_dir.get() {
             return Ok(found);
         }
-        let found = converted(&self.model)?;
+        let found = ranks::first(|| converted(&self.model))?;
         Ok(self.run_dir.get_or_init(|| found))
     }
 
@@ -51,7 +51,7 @@ impl TrainedModel {
 
     /// Takes the floats of a GGUF file from now on, as a command does that cannot read blocks.
     pub(super) fn of_floats(&self) -> Result<&Self> {
-        let found = converted_to_floats(&self.model)?;
+        let found = ranks::first(|| converted_to_floats(&self.model))?;
         self.run_dir.get_or_init(|| found);
         Ok(self)
     }
@@ -60,6 +60,9 @@ impl TrainedModel {
     pub(super) fn with<T>(&self, use_them: impl FnOnce(&Checkpoint, &Device) -> Result<T>) -> Result<T> {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
+        if ranks::several().is_some() {
+            ranks::agree_on(&files_of(self.run_dir()?, &checkpoint)?)?;
+        }
         let weights = weights_in(self.run_dir()?, &checkpoint)?;
         output::note(format_args!("checkpoint: {checkpoint}, {weights}, device: {}", place(&chosen)));
         use_them(&checkpoint, &chosen.device)
@@ -100,7 +103,7 @@ pub(super) fn beside<M>(
     device: &Device,
     load: impl FnOnce(PathBuf, &Checkpoint, &Device) -> Result<M, TaskError>,
 ) -> Result<M> {
-    Ok(load(converted(model)?, &Checkpoint::Last, device)?)
+    Ok(load(ranks::first(|| converted(model))?, &Checkpoint::Last, device)?)
 }
 
 /// The run folder of what a user calls a model; a published one is converted first, once.
@@ -111,6 +114,13 @@ pub(super) fn converted(model: &Path) -> Result<PathBuf> {
 /// As [`converted`]; what a GGUF file has in blocks becomes floats.
 pub(super) fn converted_to_floats(model: &Path) -> Result<PathBuf> {
     Ok(run_folder_of_floats(model, &import_cache(), |told| output::note(format_args!("{told}")))?)
+}
+
+/// The files of a model that its answers depend on.
+fn files_of(run_dir: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
+    let folder = ModelFolder::open(run_dir)?;
+    let described = [folder.config(), folder.tokenizer(), folder.source_tokenizer(), folder.generation()];
+    Ok(described.into_iter().chain([folder.quantization(), folder.find(checkpoint)?.path]).collect())
 }
 
 /// The step and the file of a checkpoint, in words.

@@ -9,11 +9,12 @@ use serde_json::{Value, json};
 use super::guessing::Guesses;
 use super::sampling::Penalties;
 use super::searching::Search;
+use super::sheet::{Sheet, Tally};
 use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::{TrainedModel, beside};
 use crate::failure::Mistake;
-use crate::output;
+use crate::{output, ranks};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,17 +68,11 @@ struct Found {
     alignment: Option<Vec<AlignedTokens>>,
 }
 
-/// How many lines were read, and how many of them could not be translated.
-#[derive(Default)]
-struct Tally {
-    lines: usize,
-    failed: usize,
-}
-
 impl Translate {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("translate")?;
-        let mut texts = self.input.lines()?;
+        let texts = self.input.lines()?;
+        let mut texts = if self.guesses.given().is_some() { texts.one_by_one() } else { texts };
         let Tally { lines, failed } = self.translate_all(&self.translator()?, &mut texts)?;
         ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, see above")));
         Ok(())
@@ -114,19 +109,18 @@ impl Translate {
 
     fn translate_all(&self, translator: &Translator, texts: &mut Texts) -> Result<Tally> {
         let options = self.options(translator.defaults());
-        let progress = if texts.are_typed() { ProgressBar::hidden() } else { output::progress() };
-        let mut tally = Tally::default();
-        while let Some((before, lines)) = texts.next_lines()? {
+        let is_shown = !texts.are_typed() && ranks::several().is_none();
+        let progress = if is_shown { output::progress() } else { ProgressBar::hidden() };
+        let tally = texts.answer_on(|before, lines, sheet| {
             let observe = |done: usize| progress.set_position((before + done) as u64);
-            let found = translator.translate_each(before, &lines, &options, observe)?;
+            let found = translator.translate_each(before, lines, &options, observe)?;
             progress.set_position((before + lines.len()) as u64);
-            tally.lines += lines.len();
             for (line, best) in lines.iter().zip(found) {
                 let found = best.map_err(Error::from).and_then(|best| self.aligned(translator, line, best));
-                tally.failed += usize::from(found.is_err());
-                progress.suspend(|| self.show(line, found))?;
+                progress.suspend(|| self.show(line, found, sheet))?;
             }
-        }
+            Ok(())
+        })?;
         progress.finish_and_clear();
         Ok(tally)
     }
@@ -140,16 +134,16 @@ impl Translate {
     }
 
     /// One line out for each line in, or as many as translations are asked for.
-    fn show(&self, line: &str, found: Result<Vec<Found>>) -> Result<()> {
+    fn show(&self, line: &str, found: Result<Vec<Found>>, sheet: &mut Sheet) -> Result<()> {
         if let Err(error) = &found {
-            output::note(format_args!("error: {error}"));
+            sheet.fail(error);
         }
         let shown = match (&found, self.json) {
             (Ok(found), true) => format!("{}\n", to_json(line, found)),
             (Err(error), true) => format!("{}\n", json!({"source": line, "error": error.to_string()})),
             (found, false) => self.to_lines(found.as_deref().unwrap_or_default()),
         };
-        Ok(output::print(&shown)?)
+        sheet.print(&shown)
     }
 
     /// As many lines as translations are asked for: an empty line, and one that failed, have none.

@@ -1,12 +1,13 @@
 //! The loss of a trained model over the whole validation split of a text.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::Tokenizer;
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{DataModule, open_run};
+use firelight_training::{Alone, Communicator, DataModule, open_run};
 use serde::Serialize;
 
 use super::corpus::Part;
@@ -41,6 +42,36 @@ pub fn evaluate(
     asked: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
+    evaluate_on(folder, checkpoint, asked, device, Arc::new(Alone))
+}
+
+/// Evaluates like [`evaluate`] on several ranks, which take the windows in turn: the same bytes as one process on a CPU. Each rank calls it.
+///
+/// ```no_run
+/// use firelight_language::evaluate_on;
+/// use firelight_storage::Checkpoint;
+/// use firelight_training::{Threads, ThreadsOptions};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let rank = std::sync::Arc::new(rank);
+///             let found = evaluate_on("runs/stories-1", &Checkpoint::Last, None, &Default::default(), rank);
+///             println!("{:.4}", found.unwrap().loss); // the same on every rank
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_on(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    asked: Option<(&Path, Option<&str>)>,
+    device: &Device,
+    communicator: Arc<dyn Communicator>,
+) -> Result<Evaluation, TaskError> {
     let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
     let (folder, recipe) = open_run::<Language>(folder)?;
     let tokenizer = generator.tokenizer();
@@ -54,7 +85,7 @@ pub fn evaluate(
     };
     let loader = validation.validation_loader(&recipe, device)?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
-    let found = firelight_training::evaluate(&task, loader.as_ref())?;
+    let found = firelight_training::evaluate_on(&task, loader.as_ref(), communicator)?;
     let characters = validation.parts().map(|part| characters(tokenizer, part)).sum::<usize>();
     let bits = found.loss * found.tokens as f64 / std::f64::consts::LN_2;
     Ok(Evaluation {

@@ -21,7 +21,7 @@ use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Problem, ROWS, StackPlace, Task};
 
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, evaluate, evaluate_on};
 pub use model_recipe::ModelRecipe;
 pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use text::LmText;

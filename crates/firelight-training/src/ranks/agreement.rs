@@ -1,5 +1,10 @@
 //! Whether all ranks began alike: with the same program, settings, data and weights. They compare what they have before the first step,
-//! for a rank that differs would train another model.
+//! for a rank that differs would train another model, and before the first answer.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Tensor, TensorReadError};
@@ -8,19 +13,92 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Ranks;
-use crate::TrainingError;
+use crate::{Communicator, TrainingError};
 
 /// Something that all ranks have in common: its name and its value.
 pub(crate) type Term = (String, String);
 
+/// How much of a file is read at a time, in bytes.
+const PIECE: usize = 1 << 20;
+
+/// What ranks do together: a verb, and what they must have in common.
+#[derive(Clone, Copy)]
+struct Work {
+    verb: &'static str,
+    common: &'static str,
+}
+
+const TRAINING: Work = Work { verb: "train", common: "program, recipe and data" };
+const ANSWERS: Work = Work { verb: "do", common: "program, arguments and files" };
+
+/// Refuses ranks that are about to do different things: for which one of the `terms`, each a name and its value, or one of the `files` differs.
+/// Files are compared by name, length and checksum; one that is missing on all ranks is none that differs. Every rank calls it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use firelight_training::{Threads, ThreadsOptions, agree};
+///
+/// std::thread::scope(|scope| {
+///     for (rank, beams) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip(["4", "5"]) {
+///         scope.spawn(move || {
+///             let error = agree(Arc::new(rank), vec![("beams".into(), beams.into())], &[]).unwrap_err().to_string();
+///             assert!(error.starts_with("rank 1 does not do what rank 0 does: its beams is `5`, and that of rank 0 `4`"));
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// If something differs, with the same error on every rank; if a file cannot be read; and if a rank has failed or does not come in time.
+pub fn agree(
+    communicator: Arc<dyn Communicator>,
+    mut terms: Vec<(String, String)>,
+    files: &[PathBuf],
+) -> Result<(), TrainingError> {
+    let ranks = Ranks::new(communicator);
+    if ranks.are_one() {
+        return Ok(());
+    }
+    for path in files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        terms.push((name, contents(path).map_err(TrainingError::file("read", path))?));
+    }
+    ranks.compare(terms)
+}
+
+/// The length and the checksum of a file.
+fn contents(path: &Path) -> io::Result<String> {
+    let mut file = match File::open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok("missing".into()),
+        file => file?,
+    };
+    let (mut length, mut checksum, mut piece) = (0, 0, vec![0; PIECE]);
+    loop {
+        let read = file.read(&mut piece)?;
+        if read == 0 {
+            return Ok(format!("{length} bytes with the checksum {checksum:08x}"));
+        }
+        (length, checksum) = (length + read, crc32c::crc32c_append(checksum, &piece[..read]));
+    }
+}
+
 impl Ranks {
-    /// Refuses a rank for which one of the `terms` differs, on every rank with the same error.
+    /// Refuses a rank for which one of the `terms` of a training differs, on every rank with the same error.
     pub(crate) fn agree(&self, terms: Vec<Term>) -> Result<(), TrainingError> {
-        let own = serde_json::to_vec(&terms).map_err(|reason| InputError::new(reason.to_string()))?;
+        self.agree_to(TRAINING, &terms)
+    }
+
+    /// The same of what ranks do with a trained model.
+    pub(crate) fn compare(&self, terms: Vec<Term>) -> Result<(), TrainingError> {
+        self.agree_to(ANSWERS, &terms)
+    }
+
+    fn agree_to(&self, work: Work, terms: &[Term]) -> Result<(), TrainingError> {
+        let own = serde_json::to_vec(terms).map_err(|reason| InputError::new(reason.to_string()))?;
         let all = self.0.gather("comparison of settings", own)?;
         let of_rank = |rank: usize| serde_json::from_slice::<Vec<Term>>(&all[rank]).unwrap_or_default();
         let expected = of_rank(0);
-        match (1..all.len()).find_map(|rank| difference(rank, &of_rank(rank), &expected)) {
+        match (1..all.len()).find_map(|rank| difference(work, rank, (&of_rank(rank), &expected))) {
             Some(error) => Err(error.into()),
             None => Ok(()),
         }
@@ -28,7 +106,7 @@ impl Ranks {
 }
 
 /// The first term in which a rank differs from the first one.
-fn difference(rank: usize, found: &[Term], expected: &[Term]) -> Option<InputError> {
+fn difference(work: Work, rank: usize, (found, expected): (&[Term], &[Term])) -> Option<InputError> {
     if found == expected {
         return None;
     }
@@ -39,11 +117,12 @@ fn difference(rank: usize, found: &[Term], expected: &[Term]) -> Option<InputErr
     let name = if expected.0.is_empty() { &found.0 } else { &expected.0 };
     let (found, expected) = first_line(&found.1, &expected.1);
     let problem = format!(
-        "rank {rank} does not train what rank 0 does: its {name} is `{}`, and that of rank 0 `{}`",
+        "rank {rank} does not {} what rank 0 does: its {name} is `{}`, and that of rank 0 `{}`",
+        work.verb,
         shortened(found),
         shortened(expected)
     );
-    Some(InputError::new(problem).advise("start every rank with the same program, recipe and data"))
+    Some(InputError::new(problem).advise(format!("start every rank with the same {}", work.common)))
 }
 
 /// The first lines of two texts that differ.
@@ -109,15 +188,28 @@ mod tests {
 
     #[test]
     fn the_line_that_differs_is_shown() {
-        assert_eq!(difference(1, &terms("a\nb\nc"), &terms("a\nb\nc")), None);
-        let error = difference(2, &terms("a\nd\nc"), &terms("a\nb\nc")).unwrap().to_string();
+        assert_eq!(difference(TRAINING, 1, (&terms("a\nb\nc"), &terms("a\nb\nc"))), None);
+        let error = difference(TRAINING, 2, (&terms("a\nd\nc"), &terms("a\nb\nc"))).unwrap().to_string();
         assert_eq!(
             error,
             "rank 2 does not train what rank 0 does: its recipe is `d`, and that of rank 0 `b`; \
              start every rank with the same program, recipe and data"
         );
-        let error = difference(1, &terms("a")[..1], &terms("a")).unwrap().to_string();
+        let error = difference(TRAINING, 1, (&terms("a")[..1], &terms("a"))).unwrap().to_string();
         assert!(error.contains("its recipe is ``, and that of rank 0 `a`"), "{error}");
+    }
+
+    #[test]
+    fn files_are_compared_by_their_bytes() {
+        let home = tempfile::tempdir().unwrap();
+        let [one, same, other, missing] = ["one", "same", "other", "missing"].map(|name| home.path().join(name));
+        let bytes: Vec<u8> = (0..PIECE + 3).map(|index| (index % 251) as u8).collect();
+        std::fs::write(&one, &bytes).unwrap();
+        std::fs::write(&same, &bytes).unwrap();
+        std::fs::write(&other, [&bytes[..PIECE + 2], &[255]].concat()).unwrap();
+        let [one, same, other, missing] = [one, same, other, missing].map(|path| contents(&path).unwrap());
+        assert_eq!((one.as_str(), missing.as_str()), (same.as_str(), "missing"));
+        assert!(one != other && one.starts_with("1048579 bytes with the checksum "), "{one} {other}");
     }
 
     #[test]

@@ -9,11 +9,12 @@ use firelight::seq2seq;
 use firelight::storage::TaskError;
 use serde_json::Value;
 
+use super::sheet::{Sheet, Tally};
 use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
-use crate::output;
+use crate::{output, ranks};
 use scorer::Scorer;
 
 const EXAMPLES: &str = "\
@@ -62,22 +63,16 @@ pub(crate) struct Score {
     json: bool,
 }
 
-/// How many texts were read, and how many of them could not be scored.
-#[derive(Default)]
-struct Tally {
-    texts: usize,
-    failed: usize,
-}
-
 impl Score {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("score")?;
         let is_translator = self.model.task()?.as_deref() == Some(seq2seq::TASK);
         self.refuse_what_does_not_fit(is_translator)?;
         if self.reads_lines(is_translator) {
-            let texts = self.input.texts()?;
+            let texts = self.input.texts()?.one_by_one();
             return self.lines(&self.scorer(is_translator)?, texts);
         }
+        ranks::refuse_unshared("a text is scored as a whole (--per-line scores every line by itself)")?;
         let text = self.input.whole()?;
         let scorer = self.scorer(is_translator)?;
         let found = scorer.score(&text)?;
@@ -109,31 +104,34 @@ impl Score {
 
     /// An answer for each line.
     fn lines(&self, scorer: &Scorer, mut texts: Texts) -> Result<()> {
-        let mut tally = Tally::default();
-        while let Some((before, lines)) = texts.next_lines()? {
-            for (number, line) in (before + 1..).zip(&lines) {
+        let Tally { lines: texts, failed } = texts.answer_on(|before, lines, sheet| {
+            for (number, line) in (before + 1..).zip(lines) {
                 let found = scorer.score_line(number, line);
-                tally.texts += 1;
-                tally.failed += usize::from(found.is_err());
-                output::print(&self.shown_line(scorer, line, found)?)?;
+                self.show_line(scorer, line, found, sheet)?;
             }
-        }
-        let Tally { texts, failed } = tally;
+            Ok(())
+        })?;
         ensure!(failed == 0, Mistake(format!("{failed} of {texts} lines could not be scored, see above")));
         Ok(())
     }
 
     /// The answer to a line, or an empty one with a message where the line is to blame.
-    fn shown_line(&self, scorer: &Scorer, line: &str, found: Result<TextScore, TaskError>) -> Result<String> {
+    fn show_line(
+        &self,
+        scorer: &Scorer,
+        line: &str,
+        found: Result<TextScore, TaskError>,
+        sheet: &mut Sheet,
+    ) -> Result<()> {
         let error = match found {
-            Ok(found) => return Ok(self.shown(scorer, line, &found)),
+            Ok(found) => return sheet.print(&self.shown(scorer, line, &found)),
             Err(error) if !error.is_user_error() => return Err(error.into()),
             Err(error) => error.to_string(),
         };
-        output::note(format_args!("error: {error}"));
+        sheet.fail(&error);
         let mut object = scorer.names(line);
         object["error"] = error.into();
-        Ok(if self.json { format!("{object}\n") } else { "\n".to_string() })
+        sheet.print(&if self.json { format!("{object}\n") } else { "\n".to_string() })
     }
 
     fn shown(&self, scorer: &Scorer, text: &str, found: &TextScore) -> String {
