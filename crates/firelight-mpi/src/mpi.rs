@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-use firelight_training::{Communicator, CommunicatorError, OrderedSum};
+use firelight_training::{Communicator, CommunicatorError, OrderedSum, from_bf16_bytes, to_bf16_bytes};
 
 use self::engine::{Engine, Order};
 use crate::{Launch, MpiError, MpiOptions};
@@ -140,6 +140,25 @@ impl Communicator for Mpi {
     fn sum_f64(&self, values: &mut [f64]) -> Result<(), CommunicatorError> {
         self.sum(values)
     }
+
+    fn sum_bf16(&self, values: &mut [f32]) -> Result<(), CommunicatorError> {
+        let mut rounded: Vec<Rounded> = values.iter().copied().map(Rounded).collect();
+        self.sum(&mut rounded)?;
+        iter::zip(values, rounded).for_each(|(value, Rounded(sum))| *value = sum);
+        Ok(())
+    }
+}
+
+/// A number that is rounded to `bf16` whenever it travels, and added up in single precision.
+#[derive(Clone, Copy)]
+struct Rounded(f32);
+
+impl Add for Rounded {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
 }
 
 /// A number as it travels.
@@ -155,6 +174,16 @@ impl Number<4> for f32 {
 
     fn of(bytes: [u8; 4]) -> Self {
         Self::from_le_bytes(bytes)
+    }
+}
+
+impl Number<2> for Rounded {
+    fn bytes(self) -> [u8; 2] {
+        to_bf16_bytes(self.0)
+    }
+
+    fn of(bytes: [u8; 2]) -> Self {
+        Self(from_bf16_bytes(bytes))
     }
 }
 

@@ -6,7 +6,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use firelight_mpi::{Member, MpiOptions, join};
-use firelight_training::{CommunicatorError, OrderedSum};
+use firelight_training::{CommunicatorError, OrderedSum, from_bf16_bytes, to_bf16_bytes};
 
 /// The variable that names the case.
 const CASE: &str = "FIRELIGHT_MPI_CASE";
@@ -71,6 +71,12 @@ fn exchange(member: &Member) {
         let same = values.iter().zip(expected(world, length)).all(|(one, other)| one.to_bits() == other.to_bits());
         check(same, "a sum");
     }
+    let mut halves = [1.0 + rank as f32 / 1000.0];
+    ranks.sum_bf16(&mut halves).unwrap();
+    let rounded = |number: f32| from_bf16_bytes(to_bf16_bytes(number));
+    let mut sum = OrderedSum::of(world);
+    (0..world).for_each(|rank| sum.add(rounded(1.0 + rank as f32 / 1000.0), |one, other| one + other));
+    check(halves == [rounded(sum.finish(|one, other| one + other).unwrap())], "a sum in half the bytes");
     let mut sums = [0.5_f64, rank as f64];
     ranks.sum_f64(&mut sums).unwrap();
     check(sums == [0.5 * world as f64, (0..world).sum::<usize>() as f64], "a sum of doubles");

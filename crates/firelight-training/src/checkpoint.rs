@@ -1,6 +1,7 @@
 //! What a run keeps on the way: the weights with the lowest validation loss, and from time to time everything needed to
 //! continue. The trainer writes here; [`resume_point`] finds where an interrupted run can go on.
 
+mod moments;
 mod resume;
 mod start;
 mod state;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::parameter_ids::{ParameterIds, ids_of};
 use crate::{OptimizerKind, TrainingError};
+use moments::State;
 
 /// The content of `state.json` in a resumable checkpoint.
 #[derive(Serialize, Deserialize)]
@@ -36,26 +38,27 @@ struct Notes {
     ema: bool,
 }
 
-/// Writes `checkpoints/step-N`, whole or not at all, and removes all but the newest `keep`; 0 keeps all.
+/// Writes `checkpoints/step-N`, whole or not at all, and removes all but the newest `keep`; 0 keeps all. Where several ranks share the
+/// state of the optimiser, those of the other ranks come in Burn's format.
 pub(crate) fn save_step<M: Module>(
     folder: &ModelFolder,
     model: &M,
     ema: Option<&M>,
-    (kind, optimizer): (OptimizerKind, &ModuleOptimizer),
+    (kind, optimizer, others): (OptimizerKind, &ModuleOptimizer, Vec<Vec<u8>>),
     state: &RunState,
     keep: usize,
 ) -> Result<(), TrainingError> {
-    let record = optimizer.to_record();
-    let (parameters, optimizer_tensors) = (ids_of(model), record.len());
-    let has_ema = ema.is_some();
-    let notes = Notes { state: state.clone(), parameters, optimizer: kind, optimizer_tensors, ema: has_ema };
+    let (parameters, has_ema) = (ids_of(model), ema.is_some());
     folder.write_checkpoint(&Checkpoint::Step(state.step), |files| {
+        let path = files.optimizer();
+        let moments = State::of(optimizer, others, &parameters).map_err(TrainingError::file("write", &path))?;
+        let (optimizer_tensors, state) = (moments.len(), state.clone());
+        let notes = Notes { state, parameters, optimizer: kind, optimizer_tensors, ema: has_ema };
         save_weights(model, files.weights())?;
         if let Some(ema) = ema {
             save_weights(ema, files.ema())?;
         }
-        let path = files.optimizer();
-        record.save(&path).map_err(TrainingError::file("write", &path))?;
+        moments.save(&path)?;
         write_json(&files.state(), &notes)
     })?;
     if keep > 0 { remove_older(folder, state.step, keep) } else { Ok(()) }
@@ -126,7 +129,7 @@ mod tests {
         let model = Line::new(step as f32, 0.0, &Device::default());
         let state = RunState { step, ..RunState::default() };
         let optimizer = OptimizerConfig::default().init(&model);
-        save_step(folder, &model, None, (OptimizerKind::AdamW, &optimizer), &state, 2).unwrap();
+        save_step(folder, &model, None, (OptimizerKind::AdamW, &optimizer, Vec::new()), &state, 2).unwrap();
         model
     }
 
@@ -146,7 +149,7 @@ mod tests {
         let output = TrainStep::step(&model, Points::new(vec![(1.0, 2.0)], &device));
         let model = optimizer.step(0.1, model, output.grads);
         let state = RunState { step, ..RunState::default() };
-        save_step(folder, &model, Some(&model), (config.kind(), &optimizer), &state, 2).unwrap();
+        save_step(folder, &model, Some(&model), (config.kind(), &optimizer, Vec::new()), &state, 2).unwrap();
         (model, folder.checkpoint_folder(&Checkpoint::Step(step)))
     }
 
@@ -171,7 +174,7 @@ mod tests {
         let save = |step: usize| {
             let state = RunState { step, ..RunState::default() };
             let optimizer = OptimizerConfig::default().init(&model);
-            save_step(&folder, &model, None, (OptimizerKind::AdamW, &optimizer), &state, 1)
+            save_step(&folder, &model, None, (OptimizerKind::AdamW, &optimizer, Vec::new()), &state, 1)
         };
         save(5).unwrap();
         let in_the_way = folder.path().join("checkpoints/.step-10.staging");
@@ -202,7 +205,7 @@ mod tests {
         for step in 1..=4 {
             let state = RunState { step, ..RunState::default() };
             let optimizer = OptimizerConfig::default().init(&model);
-            save_step(&folder, &model, None, (OptimizerKind::AdamW, &optimizer), &state, 0).unwrap();
+            save_step(&folder, &model, None, (OptimizerKind::AdamW, &optimizer, Vec::new()), &state, 0).unwrap();
         }
         assert_eq!(steps_in(&folder).unwrap(), [1, 2, 3, 4]);
     }

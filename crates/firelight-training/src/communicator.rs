@@ -1,6 +1,7 @@
 //! What the ranks of one training say to each other. [`fit`](crate::fit()) trains over any [`Communicator`]: [`Alone`] is one process
 //! by itself, [`Threads`] are ranks within one process. An engine such as MPI implements the trait outside of this crate.
 
+mod exchange;
 mod order;
 mod threads;
 
@@ -10,6 +11,7 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use exchange::{Exchange, from_bf16_bytes, to_bf16_bytes};
 pub use order::OrderedSum;
 pub(crate) use order::{share_of, sums_kept};
 pub use threads::{Threads, ThreadsOptions};
@@ -66,6 +68,19 @@ pub trait Communicator: Send + Sync {
     /// As [`sum_f32`](Self::sum_f32).
     fn sum_f64(&self, values: &mut [f64]) -> Result<(), CommunicatorError> {
         sum(self, values, f64::to_le_bytes, f64::from_le_bytes)
+    }
+
+    /// Replaces `values` by their sums over all ranks, in half the bytes: each value is rounded to `bf16` ([`to_bf16_bytes`]), they are added
+    /// up in single precision, and the sum is rounded again. One rank rounds nothing.
+    ///
+    /// # Errors
+    /// As [`sum_f32`](Self::sum_f32).
+    fn sum_bf16(&self, values: &mut [f32]) -> Result<(), CommunicatorError> {
+        if self.world() > 1 {
+            sum(self, values, to_bf16_bytes, from_bf16_bytes)?;
+            values.iter_mut().for_each(|value| *value = from_bf16_bytes(to_bf16_bytes(*value)));
+        }
+        Ok(())
     }
 
     /// The bytes of the rank `root`, on every rank; those of the others are not looked at.

@@ -4,7 +4,7 @@
 use burn::tensor::Device;
 use serde::{Deserialize, Serialize};
 
-use crate::{Precision, Recompute, TrainingError};
+use crate::{Exchange, Precision, Recompute, TrainingError};
 
 /// The name of the validation loss among the metrics.
 pub(crate) const LOSS: &str = "loss";
@@ -51,6 +51,11 @@ pub struct TrainingConfig {
     /// What passes compute in: `f32`, the default, `bf16` or `f16`. Parameters and the optimiser's state are `f32` in any
     /// case.
     pub precision: Precision,
+    /// Whether each of several ranks keeps the optimiser's state of its share of the parameters alone (ZeRO stage 1). It changes no
+    /// number, and nothing where there is one rank. Default: false.
+    pub shard_optimizer: bool,
+    /// What gradients are rounded to on their way between several ranks: `f32`, the default, or `bf16`.
+    pub exchange: Exchange,
     /// Parameters that stay as they are, by their paths or those of modules: `["embedding", "*.blocks.0"]`. A `!` in front
     /// names what is trained after all; the last one that fits counts. Default: none.
     pub freeze: Vec<String>,
@@ -71,6 +76,8 @@ impl Default for TrainingConfig {
             ema_decay: 0.0,
             recompute: Recompute::None,
             precision: Precision::F32,
+            shard_optimizer: false,
+            exchange: Exchange::F32,
             freeze: Vec::new(),
         }
     }

@@ -17,7 +17,7 @@ use crate::evaluator::deciding;
 use crate::events::{Events, NoLog, NoRenderer, Stretches};
 use crate::freeze;
 use crate::observer::Observers;
-use crate::ranks::{Ranks, Term, settings, weights};
+use crate::ranks::{Ranks, Shards, Term, settings, weights};
 use crate::trainer::Trainer;
 use crate::training_loop::{Finished, TrainingLoop};
 use crate::{
@@ -159,9 +159,11 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<F
     input.start.check_seed(input.seed)?;
     let loss_scale = restored(input.loss_scale.clone(), &input.training, &input.start)?;
     let deciding = deciding(&input.evaluator.scores(), &input.training.monitor)?;
-    let (model, optimizer) = input.start.restore(model, &input.optimizer)?;
+    let model = input.start.restore_model(model, &input.optimizer)?;
     let model = freeze::freeze(model, &input.training.freeze)?;
     let model = input.training.recompute.apply(model);
+    let shards = input.training.shard_optimizer.then(|| Shards::of(&model, ranks)).flatten();
+    let optimizer = input.start.optimizer(&model, &input.optimizer, shards.as_ref())?;
     let ema = input.start.ema(&model, input.training.ema_decay)?;
     if !ranks.are_one() {
         ranks.agree(input.terms(&model)?)?;
@@ -182,6 +184,8 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<F
             seed: input.seed,
             accumulate: input.training.gradient_accumulation_steps,
             ranks: ranks.clone(),
+            exchange: input.training.exchange,
+            shards,
             ema,
             loss_scale,
             done: input.start.step(),
@@ -257,15 +261,25 @@ impl<M: Trainable> SupervisedLearningStrategy<M> for StepByStep<M> {
     ) -> (M, SupervisedTrainingEventProcessor<M>) {
         let run = self.run.lock().ok().and_then(|mut run| run.take());
         let mut run = run.unwrap_or_else(|| unreachable!("Burn runs a strategy once"));
+        let in_parts = components.checkpointer.is_some() && run.trainer.shards.is_some();
         components.checkpointer = components.checkpointer.filter(|_| run.trainer.ranks.is_first());
         let mut events = Events::new(components, Stretches::new(run.state.step, &run.training));
         drop(learner);
-        let outcome = run.train(&train_loader, &valid_loader, &mut events);
+        let outcome = match in_parts {
+            true => Err(no_checkpointer().into()),
+            false => run.train(&train_loader, &valid_loader, &mut events),
+        };
         if let Ok(mut slot) = self.outcome.lock() {
             *slot = Some(outcome);
         }
         (run.trainer.kept(), events.into_processor())
     }
+}
+
+/// A checkpointer of Burn's writes the optimiser of the first rank, which has a part of the state.
+fn no_checkpointer() -> InputError {
+    InputError::new("a checkpointer of Burn's and training.shard_optimizer = true do not go together: it would keep a part of the state")
+        .advise("leave one of them out; checkpoints of the run folder hold all of it")
 }
 
 #[cfg(test)]

@@ -77,7 +77,10 @@ mod writer;
 
 pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
 pub use clip::{clip_global_norm, global_norm};
-pub use communicator::{Alone, Communicator, CommunicatorError, OrderedSum, Threads, ThreadsOptions};
+pub use communicator::{
+    Alone, Communicator, CommunicatorError, Exchange, OrderedSum, Threads, ThreadsOptions, from_bf16_bytes,
+    to_bf16_bytes,
+};
 pub use config::{Problem, SettingsError, TrainingConfig};
 pub use error::TrainingError;
 pub use evaluate::{Evaluation, evaluate, evaluate_on, measure};

@@ -3,9 +3,12 @@
 //! they share by [`deal`].
 
 mod agreement;
+mod buckets;
 mod dealing;
 mod gradients;
+mod incoming;
 mod preparation;
+mod shards;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -18,6 +21,7 @@ use crate::{Alone, Communicator, CommunicatorError};
 pub use agreement::agree;
 pub(crate) use agreement::{Term, settings, weights};
 pub use dealing::deal;
+pub(crate) use shards::Shards;
 
 /// The ranks of a training, seen from one of them.
 #[derive(Clone)]

@@ -17,8 +17,8 @@ use crate::ema::Ema;
 use crate::evaluate::device_of;
 use crate::freeze::is_trained;
 use crate::loss::read_scalars;
-use crate::ranks::Ranks;
-use crate::{LossScale, OptimizerConfig, ScheduleConfig, StepOutput, StepReport, Trainable, TrainingError};
+use crate::ranks::{Ranks, Shards};
+use crate::{Exchange, LossScale, OptimizerConfig, ScheduleConfig, StepOutput, StepReport, Trainable, TrainingError};
 
 /// The model, its optimiser and what decides about their next step: for loops of one's own. [`fit`](crate::fit()) drives one
 /// through Burn's Learner, with evaluation, checkpoints and metrics around it.
@@ -32,12 +32,25 @@ pub struct Trainer<M> {
     pub(crate) accumulate: usize,
     /// The ranks that share them.
     pub(crate) ranks: Ranks,
+    /// What gradients are rounded to on their way between the ranks.
+    pub(crate) exchange: Exchange,
+    /// Which rank updates which parameters; without it each updates all.
+    pub(crate) shards: Option<Shards>,
     /// The moving average of the weights, if one is kept.
     pub(crate) ema: Option<Ema>,
     /// What the task multiplies its loss with, if anything.
     pub(crate) loss_scale: Option<LossScale>,
     /// Steps done.
     pub(crate) done: usize,
+}
+
+/// What a rank has made of the gradients of a step.
+struct Update<M> {
+    report: StepReport,
+    /// Counted targets of all batches.
+    count: f64,
+    /// The model, of which parameters of other ranks are as they were; none where the step is passed over.
+    model: Option<M>,
 }
 
 impl<M: Trainable> Trainer<M> {
@@ -47,8 +60,20 @@ impl<M: Trainable> Trainer<M> {
     /// With the text of [`OptimizerConfig::validate_for`].
     pub fn new(model: M, optimizer_config: OptimizerConfig, schedule: ScheduleConfig, seed: u64) -> Self {
         let optimizer = optimizer_config.init(&model);
-        let (ranks, ema, loss_scale) = (Ranks::alone(), None, None);
-        Self { model, optimizer, optimizer_config, schedule, seed, accumulate: 1, ranks, ema, loss_scale, done: 0 }
+        Self {
+            model,
+            optimizer,
+            optimizer_config,
+            schedule,
+            seed,
+            accumulate: 1,
+            ranks: Ranks::alone(),
+            exchange: Exchange::F32,
+            shards: None,
+            ema: None,
+            loss_scale: None,
+            done: 0,
+        }
     }
 
     /// Divides gradients by the scale that the task multiplies its loss with, and adapts it.
@@ -83,13 +108,24 @@ impl<M: Trainable> Trainer<M> {
             return Err(no_gradient(self.done + 1).into());
         }
         let own = self.gradients(batches, tell)?;
-        let gradients = self.ranks.together(&self.model, own)?;
+        let gradients = self.ranks.together(&self.model, own, self.exchange)?;
         let device = self.device();
-        awake(&device, || self.update(began, gradients))
+        let Update { report, count, model } = awake(&device, || self.update(began, gradients))?;
+        if let Some(updated) = model {
+            // Not within `awake`, which runs in rayon's pool: what a rank waits for may need that thread.
+            self.model = match &self.shards {
+                Some(shards) => self.ranks.all_updated(updated, shards)?,
+                None => updated,
+            };
+            awake(&device, || self.follow(report.step));
+        }
+        self.done = report.step;
+        let tokens_per_second = count / began.elapsed().as_secs_f64();
+        Ok(StepReport { tokens_per_second, ..report })
     }
 
-    /// Updates the model by the gradients of all batches of the step.
-    fn update(&mut self, began: Instant, gradients: Accumulated) -> Result<StepReport, TrainingError> {
+    /// Updates the parameters of this rank by the gradients of all batches of the step.
+    fn update(&mut self, began: Instant, gradients: Accumulated) -> Result<Update<M>, TrainingError> {
         let step = self.done + 1;
         let (gradients, output, batches) = gradients.mean(&self.model);
         let gradients = match &self.loss_scale {
@@ -108,22 +144,27 @@ impl<M: Trainable> Trainer<M> {
         let tokens_per_second = count / began.elapsed().as_secs_f64();
         let report = StepReport { step, loss, training_loss, learning_rate, gradient_norm: norm, tokens_per_second };
         if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
-            self.done = step; // The batch is passed over, as it will be when the run is repeated.
-            return Ok(report);
+            return Ok(Update { report, count, model: None }); // The batch is passed over, as it will be when the run is repeated.
         }
         self.check_finite("gradient norm", norm, &batches, &gradients)?;
 
         let gradients = scale_to_norm(&self.model, gradients, norm, self.optimizer_config.clip_norm);
-        self.model = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
-        self.done = step;
+        let gradients = match &self.shards {
+            Some(shards) => shards.own(&self.model, gradients),
+            None => gradients,
+        };
+        let updated = self.model.clone().optimize(&mut self.optimizer, learning_rate.into(), gradients);
+        Ok(Update { report, count, model: Some(updated) })
+    }
+
+    /// Takes the average and the scale of the loss along after a step that has updated the model.
+    fn follow(&mut self, step: usize) {
         if let Some(ema) = &mut self.ema {
             ema.update(&self.model, step);
         }
         if let Some(scale) = &self.loss_scale {
             scale.keep();
         }
-        let tokens_per_second = count / began.elapsed().as_secs_f64();
-        Ok(StepReport { tokens_per_second, ..report })
     }
 
     /// The learning rate of the next step.

@@ -56,7 +56,8 @@ impl<M: Trainable> TrainingLoop<M> {
         self.observers.started(&RunReport { done: self.state.step, steps: self.training.steps })?;
         let mut interrupted = false;
         if !self.state.is_finished(&self.training) {
-            if self.folder.is_some() && self.training.checkpoint_every > 0 {
+            // Not where the moments are shared: there memory is short, and so much is never needed.
+            if self.folder.is_some() && self.training.checkpoint_every > 0 && self.trainer.shards.is_none() {
                 spare::take(&self.trainer.model, &self.trainer.device());
             }
             let writer = Writer::start();
@@ -94,7 +95,7 @@ impl<M: Trainable> TrainingLoop<M> {
                 return Ok(true);
             }
             if !self.ends() && self.training.checkpoints_after(self.state.step) {
-                self.checkpoint(writer);
+                self.checkpoint(writer)?;
             }
         }
         Ok(false)
@@ -181,13 +182,24 @@ impl<M: Trainable> TrainingLoop<M> {
     }
 
     /// Hands everything that is needed to continue to the writer.
-    fn checkpoint(&self, writer: &Writer) {
-        let Some(folder) = self.folder.clone() else { return };
+    fn checkpoint(&self, writer: &Writer) -> Result<(), TrainingError> {
+        let others = self.states_of_others()?;
+        let Some(folder) = self.folder.clone() else { return Ok(()) };
         let (model, optimizer) = (self.trainer.model.clone(), self.trainer.optimizer.clone());
         let kind = self.trainer.optimizer_config.kind();
         let ema = self.trainer.ema.is_some().then(|| self.trainer.kept());
         let (state, keep) = (self.state.clone(), self.training.keep_checkpoints);
-        writer.write(move || save_step(&folder, &model, ema.as_ref(), (kind, &optimizer), &state, keep));
+        writer.write(move || save_step(&folder, &model, ema.as_ref(), (kind, &optimizer, others), &state, keep));
+        Ok(())
+    }
+
+    /// The states of the optimiser that other ranks keep, on the first one if it writes; none where each rank has the whole state.
+    fn states_of_others(&self) -> Result<Vec<Vec<u8>>, TrainingError> {
+        let Trainer { ranks, optimizer, shards, .. } = &self.trainer;
+        if shards.is_some() && ranks.any(self.folder.is_some())? {
+            return ranks.states_of_others(optimizer);
+        }
+        Ok(Vec::new())
     }
 
     /// Writes the last weights and, after them, the last checkpoint. A run that had no step left to take is evaluated here
@@ -209,7 +221,7 @@ impl<M: Trainable> TrainingLoop<M> {
                 save_adapters(&kept, folder.adapters())?;
             }
         }
-        self.checkpoint(&writer);
+        self.checkpoint(&writer)?;
         writer.finish()
     }
 }

@@ -3,13 +3,15 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::path::Path;
 
-use burn::module::Module;
+use burn::module::{Module, ParamId};
 use burn::optim::{ModuleOptimizer, OptimizerRecord};
 use firelight_storage::{CheckpointFolder, InputError, load_weights, open_file, shortened_reason};
 
+use super::moments::share;
 use super::{RunState, ValidationLoss};
 use crate::ema::Ema;
 use crate::parameter_ids::{ParameterIds, restore_ids};
+use crate::ranks::Shards;
 use crate::{OptimizerConfig, OptimizerKind, TrainingConfig, TrainingError};
 
 /// Where a run begins: at its first step, or at a checkpoint of an earlier run.
@@ -63,24 +65,44 @@ impl StartPoint {
     /// Gives `model` the weights of the checkpoint and builds its optimiser with the state it had.
     pub(crate) fn restore<M: Module>(
         &self,
-        mut model: M,
+        model: M,
         config: &OptimizerConfig,
     ) -> Result<(M, ModuleOptimizer), TrainingError> {
-        let Some(Resumed { folder, parameters, optimizer, optimizer_tensors, .. }) = &self.resumed else {
-            let optimizer = config.init(&model);
-            return Ok((model, optimizer));
-        };
+        let model = self.restore_model(model, config)?;
+        let optimizer = self.optimizer(&model, config, None)?;
+        Ok((model, optimizer))
+    }
+
+    /// Gives `model` the weights of the checkpoint, which an optimiser by the same rule must have written.
+    pub(crate) fn restore_model<M: Module>(&self, mut model: M, config: &OptimizerConfig) -> Result<M, TrainingError> {
+        let Some(Resumed { folder, parameters, optimizer, .. }) = &self.resumed else { return Ok(model) };
         same_optimizer(folder, *optimizer, config.kind())?;
         load_weights(&mut model, folder.weights())?;
-        let model = restore_ids(model, parameters).map_err(|reason| foreign(folder, &reason))?;
+        Ok(restore_ids(model, parameters).map_err(|reason| foreign(folder, &reason))?)
+    }
+
+    /// The optimiser of `model`, which was restored, with the state that it had; of several ranks that share the state, with that of the
+    /// parameters that this one updates.
+    pub(crate) fn optimizer<M: Module>(
+        &self,
+        model: &M,
+        config: &OptimizerConfig,
+        shards: Option<&Shards>,
+    ) -> Result<ModuleOptimizer, TrainingError> {
+        let optimizer = config.init(model);
+        let Some(Resumed { folder, optimizer_tensors, .. }) = &self.resumed else { return Ok(optimizer) };
         let path = folder.optimizer();
-        let (optimizer, record) = (config.init(&model), load_record(&path, *optimizer_tensors)?);
+        let record = match shards {
+            None => load_record(&path, *optimizer_tensors)?,
+            Some(shards) => share(&path, |id| shards.is_own(ParamId::from(id)))?,
+        };
+        let tensors = record.len();
         // Burn panics where a tensor does not say which parameter it belongs to.
         let optimizer = panic::catch_unwind(AssertUnwindSafe(|| optimizer.load_record(record)))
             .map_err(|_| TrainingError::damaged(&path)("a tensor of it belongs to no parameter"))?;
         // Burn begins anew, without a word, where it cannot rebuild the state of a parameter: count what it has taken.
-        count_tensors(&path, optimizer.to_record().len(), *optimizer_tensors)?;
-        Ok((model, optimizer))
+        count_tensors(&path, optimizer.to_record().len(), tensors)?;
+        Ok(optimizer)
     }
 
     /// The moving average of the weights of `model`: the one of the checkpoint, or one that begins here.

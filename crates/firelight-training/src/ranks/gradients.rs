@@ -1,22 +1,23 @@
-//! The gradients of a step over all ranks, in one sum: each rank hands over what its share of the batches makes, and all get what one process
-//! would have after the same group.
+//! The gradients of a step over all ranks: each rank hands over what its share of the batches makes, bucket by bucket, and all get what one
+//! process would have after the same group.
 
-use std::collections::HashSet;
-
-use burn::module::{Module, ModuleVisitor, Param, ParamId};
+use burn::module::{Module, ModuleVisitor, Param};
 use burn::optim::GradientsParams;
-use burn::tensor::{DType, Device, Tensor, TensorData};
+use burn::tensor::{DType, Device, Tensor};
 use firelight_storage::InputError;
 
 use super::Ranks;
+use super::buckets::{BUCKET, Buckets};
+use super::incoming::{Incoming, tensor};
+use super::shards::Trained;
 use crate::accumulate::{Accumulated, Part};
 use crate::evaluate::device_of;
-use crate::{LossOutput, TrainingError};
+use crate::{Exchange, LossOutput, TrainingError};
 
 /// What is added where a rank has nothing to add: with it every number stays itself, a negative zero included.
 const NOTHING: f32 = -0.0;
 
-/// The numbers of the losses in front of those of the gradients.
+/// The numbers that tell of the losses.
 const LOSSES: usize = 4;
 
 impl Ranks {
@@ -25,16 +26,43 @@ impl Ranks {
         &self,
         model: &M,
         own: Option<Accumulated>,
+        exchange: Exchange,
     ) -> Result<Accumulated, TrainingError> {
         if self.are_one() {
             return Ok(own.unwrap_or_else(|| unreachable!("a step has at least one batch")));
         }
         let counts = self.counts(own.as_ref())?;
-        let mut values = written(model, own.map(|own| own.part_of(model, counts[0])))?;
-        self.0.sum_f32(&mut values)?;
-        let (losses, gradients) = values.split_at(LOSSES);
-        let output = self.losses(losses, &device_of(model).inner());
-        Ok(Accumulated::of_ranks(read(model, gradients), output, counts))
+        let (gradients, mut losses) = match own.map(|own| own.part_of(model, counts[0])) {
+            Some(Part { gradients, output }) => (gradients, of_output(output)?),
+            None => (GradientsParams::new(), [NOTHING, NOTHING, NOTHING, 1.0]),
+        };
+        self.0.sum_f32(&mut losses)?;
+        let gradients = self.summed(BUCKET, model, gradients, exchange)?;
+        let output = self.losses(&losses, &device_of(model).inner());
+        Ok(Accumulated::of_ranks(gradients, output, counts))
+    }
+
+    /// The sums of the gradients over all ranks, by buckets of so many numbers.
+    fn summed<M: Module>(
+        &self,
+        bucket: usize,
+        model: &M,
+        mut gradients: GradientsParams,
+        exchange: Exchange,
+    ) -> Result<GradientsParams, TrainingError> {
+        let mut expect = Expect::default();
+        model.visit(&mut expect);
+        let mut sums = expect.sums;
+        let sum = |numbers: &mut [f32]| exchange.sum(&*self.0, numbers);
+        Buckets::with(bucket, sum, |mut buckets| {
+            let (trained, failure) = (Trained::default(), None);
+            let mut write =
+                Write { gradients: &mut gradients, trained, buckets: &mut buckets, sums: &mut sums, failure };
+            model.visit(&mut write);
+            write.failure.map_or(Ok(()), Err)?;
+            buckets.finish(&mut sums)?;
+            Ok(sums.into_complete())
+        })
     }
 
     /// How many batches all ranks have, and how many come before the first whose loss is not finite.
@@ -58,90 +86,64 @@ impl Ranks {
     }
 }
 
-/// What a rank hands over: the sum of its losses, their count, the sum of the training losses, whether it tells them, and then for each
-/// trained parameter whether it has a gradient, and the gradient.
-fn written<M: Module>(model: &M, part: Option<Part>) -> Result<Vec<f32>, TrainingError> {
-    let (mut gradients, losses) = match part {
-        Some(Part { gradients, output }) => (gradients, of_output(output)?),
-        None => (GradientsParams::new(), vec![NOTHING, NOTHING, NOTHING, 1.0]),
-    };
-    let mut write = Write { gradients: &mut gradients, seen: HashSet::new(), values: losses, failure: None };
-    model.visit(&mut write);
-    match write.failure {
-        Some(failure) => Err(failure),
-        None => Ok(write.values),
-    }
-}
-
-fn of_output(LossOutput { total, count, training_total }: LossOutput) -> Result<Vec<f32>, TrainingError> {
-    let (mut values, tells) = ([host(total)?, host(count)?].concat(), training_total.is_some());
-    values.extend(training_total.map_or(Ok(vec![NOTHING]), host)?);
-    values.push(f32::from(u8::from(tells)));
-    Ok(values)
+/// What a rank hands over of its losses: their sum, their count, the sum of the training losses, and whether it tells those.
+fn of_output(LossOutput { total, count, training_total }: LossOutput) -> Result<[f32; LOSSES], TrainingError> {
+    let number = |tensor: Tensor<1>| host(tensor).map(|numbers| numbers.first().copied().unwrap_or(NOTHING));
+    let tells = f32::from(u8::from(training_total.is_some()));
+    Ok([number(total)?, number(count)?, training_total.map_or(Ok(NOTHING), number)?, tells])
 }
 
 /// The numbers of a tensor in single precision, which is what ranks exchange.
-fn host<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, TrainingError> {
+pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, TrainingError> {
     match tensor.dtype() {
         DType::F32 => tensor.without_autodiff().try_into_vec_as().map_err(TrainingError::device("gradients")),
         other => {
-            let problem = format!("several ranks add up gradients and losses of f32, and there are some of {other:?}");
+            let problem = format!("several ranks exchange numbers of f32, and there are some of {other:?}");
             Err(InputError::new(problem).advise("keep the parameters in f32; `training.precision` may differ").into())
         }
     }
 }
 
-fn tensor<const D: usize>(values: Vec<f32>, shape: impl Into<burn::tensor::Shape>, device: &Device) -> Tensor<D> {
-    Tensor::from_data(TensorData::new(values, shape), (device, DType::F32))
+/// Expects the sums of the gradients of all trained parameters.
+#[derive(Default)]
+struct Expect {
+    trained: Trained,
+    sums: Incoming,
 }
 
-struct Write<'a> {
-    gradients: &'a mut GradientsParams,
-    seen: HashSet<ParamId>,
-    values: Vec<f32>,
-    failure: Option<TrainingError>,
-}
-
-impl ModuleVisitor for Write<'_> {
+impl ModuleVisitor for Expect {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let weight = param.val();
-        if !weight.is_require_grad() || !self.seen.insert(param.id) {
-            return;
-        }
-        let gradient = self.gradients.remove::<D>(param.id);
-        self.values.push(f32::from(u8::from(gradient.is_some())));
-        match gradient.map(host) {
-            Some(Ok(values)) => self.values.extend(values),
-            Some(Err(failure)) => self.failure = Some(failure),
-            None => self.values.resize(self.values.len() + weight.shape().num_elements(), NOTHING),
+        if self.trained.is_new(param) {
+            self.sums.expect_gradient(param);
         }
     }
 }
 
-/// The gradients of `model` that a sum over ranks holds.
-fn read<M: Module>(model: &M, values: &[f32]) -> GradientsParams {
-    let mut read = Read { values, seen: HashSet::new(), gradients: GradientsParams::new() };
-    model.visit(&mut read);
-    read.gradients
+/// Hands over of each trained parameter whether it has a gradient, and the gradient.
+struct Write<'a> {
+    gradients: &'a mut GradientsParams,
+    trained: Trained,
+    buckets: &'a mut Buckets,
+    sums: &'a mut Incoming,
+    failure: Option<TrainingError>,
 }
 
-struct Read<'a> {
-    values: &'a [f32],
-    seen: HashSet<ParamId>,
-    gradients: GradientsParams,
+impl Write<'_> {
+    fn write<const D: usize>(&mut self, param: &Param<Tensor<D>>) -> Result<(), TrainingError> {
+        let gradient = self.gradients.remove::<D>(param.id);
+        self.buckets.push(&[f32::from(u8::from(gradient.is_some()))], self.sums)?;
+        let numbers = match gradient {
+            Some(gradient) => host(gradient)?,
+            None => vec![NOTHING; param.val().shape().num_elements()],
+        };
+        Ok(self.buckets.push(&numbers, self.sums)?)
+    }
 }
 
-impl ModuleVisitor for Read<'_> {
+impl ModuleVisitor for Write<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<D>>) {
-        let weight = param.val();
-        if !weight.is_require_grad() || !self.seen.insert(param.id) {
-            return;
-        }
-        let (own, rest) = self.values.split_at(1 + weight.shape().num_elements());
-        self.values = rest;
-        if own[0] > 0.0 {
-            let gradient = tensor::<D>(own[1..].to_vec(), weight.shape(), &weight.device().inner());
-            self.gradients.register(param.id, gradient);
+        if self.failure.is_none() && self.trained.is_new(param) {
+            self.failure = self.write(param).err();
         }
     }
 }
@@ -151,7 +153,8 @@ mod tests {
     use super::*;
     use crate::parameter_ids::ids_of;
     use crate::toy::Line;
-    use crate::{Threads, ThreadsOptions};
+    use crate::{Communicator, Threads, ThreadsOptions};
+    use burn::module::ParamId;
     use std::sync::Arc;
     use std::thread;
 
@@ -171,7 +174,8 @@ mod tests {
                     let output = LossOutput::new(number(3.0), number(2.0));
                     let training = ranks.is_first().then(|| number(1.0));
                     let own = Accumulated::new(1, gradients, output.with_training_total(training));
-                    let (gradients, output, batches) = ranks.together(&model, Some(own)).unwrap().mean(&model);
+                    let (gradients, output, batches) =
+                        ranks.together(&model, Some(own), Exchange::F32).unwrap().mean(&model);
                     let found: Vec<f32> = gradients.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
                     assert_eq!(found[0].to_bits(), (-0.0_f32).to_bits());
                     assert!(gradients.get::<1>(offset).is_none() && output.training_total.is_none());
@@ -195,10 +199,61 @@ mod tests {
                         gradients.register(slope, number(0.1).unsqueeze::<2>());
                         Accumulated::new(1, gradients, LossOutput::new(number(f32::NAN), number(3.0)))
                     });
-                    let (gradients, output, batches) = ranks.together(&model, own).unwrap().mean(&model);
+                    let (gradients, output, batches) = ranks.together(&model, own, Exchange::F32).unwrap().mean(&model);
                     let found: Vec<f32> = gradients.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
                     assert_eq!(found, [0.1], "one batch is not weighed");
                     assert_eq!((output.read().unwrap().1, batches.bad(7)), (3.0, 7..=7));
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn buckets_change_no_sum() {
+        // 2^24 + 1 is no float: in the order of halves two of four ones are not lost.
+        let slopes = [16_777_216.0, 0.0, 1.0, 1.0];
+        for bucket in [1, 2, 3, 100] {
+            thread::scope(|scope| {
+                for rank in Threads::ranks(4, ThreadsOptions::default()) {
+                    scope.spawn(move || {
+                        let own = slopes[rank.rank()];
+                        let ranks = Ranks::new(Arc::new(rank));
+                        let model = Line::new(1.0, 0.0, &Device::default().autodiff());
+                        let [slope, offset] = ["slope", "offset"].map(|path| ParamId::from(ids_of(&model)[path]));
+                        let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
+                        let mut gradients = GradientsParams::new();
+                        gradients.register(slope, number(own).unsqueeze::<2>());
+                        if !ranks.is_first() {
+                            gradients.register(offset, number(0.5));
+                        }
+                        let sums = ranks.summed(bucket, &model, gradients, Exchange::F32).unwrap();
+                        let found: Vec<f32> = sums.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
+                        assert_eq!(found, [16_777_218.0]);
+                        let found: Vec<f32> = sums.get::<1>(offset).unwrap().try_into_vec_as().unwrap();
+                        assert_eq!(found, [1.5]);
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_rounded_exchange_leaves_losses_as_they_are() {
+        thread::scope(|scope| {
+            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+                scope.spawn(move || {
+                    let ranks = Ranks::new(Arc::new(rank));
+                    let model = Line::new(1.0, 0.0, &Device::default().autodiff());
+                    let slope = ParamId::from(ids_of(&model)["slope"]);
+                    let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
+                    let mut gradients = GradientsParams::new();
+                    gradients.register(slope, number(257.0).unsqueeze::<2>());
+                    let own = Accumulated::new(1, gradients, LossOutput::new(number(257.0), number(1.0)));
+                    let (gradients, output, _) =
+                        ranks.together(&model, Some(own), Exchange::Bf16).unwrap().mean(&model);
+                    let found: Vec<f32> = gradients.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
+                    assert_eq!(found, [256.0], "the mean of twice 256, the even one of the two next to 257");
+                    assert_eq!(output.read().unwrap(), (514.0, 2.0));
                 });
             }
         });

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::Duration;
 
+use burn::train::checkpoint::FileCheckpointer;
 use burn_pack::Reader;
 use firelight_storage::InputError;
 
 use super::ended::left;
 use super::*;
 use crate::toy::Noted;
-use crate::{MetricsLog, Threads, ThreadsOptions, TrainingModule};
+use crate::{
+    AdafactorConfig, AdamConfig, Exchange, LionConfig, MetricsLog, MuonConfig, ParameterGroup, Threads, ThreadsOptions,
+    TrainingModule, UpdateRule,
+};
 
 const STEPS: usize = 7;
 
@@ -20,21 +24,27 @@ struct Groups {
     steps: usize,
     group: usize,
     missing: usize,
+    /// Whether each rank keeps the moments of its share alone.
+    sharded: bool,
 }
 
 impl Groups {
     fn of(group: usize) -> Self {
-        Self { steps: STEPS, group, missing: 0 }
+        Self { steps: STEPS, group, missing: 0, sharded: false }
+    }
+
+    fn sharded(self) -> Self {
+        Self { sharded: true, ..self }
     }
 
     fn input(self, folder: &ModelFolder) -> FitInput<Line> {
-        let Self { steps, group, missing } = self;
+        let Self { steps, group, missing, sharded } = self;
         let start = resume_point(folder).unwrap().unwrap_or_default();
         let batches = group * start.step()..group * steps - missing;
         let mut input = input(steps, start, Some(folder));
         input.train_loader = Arc::new(PointLoader::of_steps(batches.start, batches.end));
         let training = TrainingConfig { checkpoint_every: 3, ema_decay: 0.5, ..input.training };
-        input.training = TrainingConfig { gradient_accumulation_steps: group, ..training };
+        input.training = TrainingConfig { gradient_accumulation_steps: group, shard_optimizer: sharded, ..training };
         input.in_common = vec![("data".into(), "points".into())];
         input
     }
@@ -68,8 +78,13 @@ impl Groups {
 
     /// The files of a training on so many ranks.
     fn files(self, world: usize) -> (Vec<Vec<u8>>, BTreeMap<String, Vec<u8>>) {
+        self.files_by(world, &OptimizerConfig { learning_rate: 0.1, ..OptimizerConfig::default() })
+    }
+
+    fn files_by(self, world: usize, optimizer: &OptimizerConfig) -> (Vec<Vec<u8>>, BTreeMap<String, Vec<u8>>) {
         let (_home, folder) = run_folder();
-        let fitted: Vec<_> = self.train(world, &folder, |_, _| ()).into_iter().map(Result::unwrap).collect();
+        let ranks = self.train(world, &folder, |_, input| input.optimizer = optimizer.clone());
+        let fitted: Vec<_> = ranks.into_iter().map(Result::unwrap).collect();
         for rank in &fitted {
             assert_eq!((rank.steps, rank.interrupted), (self.steps, false));
             assert_eq!((rank.evaluation, rank.best), (fitted[0].evaluation, fitted[0].best));
@@ -143,6 +158,92 @@ fn the_ranks_of_a_world_train_on_in_another() {
     }
     Groups::of(8).train(1, &folder, |_, _| ()).pop().unwrap().unwrap();
     assert!((left(&folder), moments(&folder)) == one);
+}
+
+#[test]
+fn shares_of_the_moments_change_no_byte() {
+    let _alone = alone();
+    for (group, worlds) in [(8, &[1, 2, 4, 8][..]), (3, &[3][..])] {
+        let one = Groups::of(group).files(1);
+        for &world in worlds {
+            assert!(Groups::of(group).sharded().files(world) == one, "{group} batches on {world} ranks");
+        }
+    }
+    let early = Groups { missing: 7, ..Groups::of(8) };
+    assert!(early.sharded().files(4) == early.files(1));
+}
+
+#[test]
+fn every_optimizer_can_be_shared() {
+    let _alone = alone();
+    let slope = ParameterGroup { parameters: "slope".into(), muon: Some(true), ..ParameterGroup::default() };
+    let muon = OptimizerConfig { groups: vec![slope], ..UpdateRule::Muon(MuonConfig::default()).into() };
+    let clipped = OptimizerConfig { clip_norm: 0.01, ..UpdateRule::Adam(AdamConfig::vaswani()).into() };
+    let lion = UpdateRule::Lion(LionConfig::default()).into();
+    for optimizer in [muon, clipped, lion, UpdateRule::Adafactor(AdafactorConfig::default()).into()] {
+        let one = Groups::of(2).files_by(1, &optimizer);
+        assert!(Groups::of(2).sharded().files_by(2, &optimizer) == one, "{:?}", optimizer.kind());
+    }
+}
+
+#[test]
+fn shares_of_the_moments_go_on_in_another_world() {
+    let _alone = alone();
+    let one = Groups::of(8).files(1);
+    let (_home, folder) = run_folder();
+    // A rank takes its share of what was shared otherwise, or of what one rank had whole; the last one has all of it.
+    for (world, until, sharded) in [(4, 2, true), (2, 3, true), (8, 5, false), (2, 6, true)] {
+        let groups = Groups { sharded, ..Groups::of(8) };
+        for rank in groups.train(world, &folder, |rank, input| {
+            if rank == 0 {
+                let stop = Some((until, input.interrupter.clone()));
+                input.observers.push(Box::new(Listener { stop, ..Listener::default() }));
+            }
+        }) {
+            assert_eq!(rank.unwrap().steps, until);
+        }
+    }
+    Groups::of(8).sharded().train(1, &folder, |_, _| ()).pop().unwrap().unwrap();
+    assert!((left(&folder), moments(&folder)) == one);
+}
+
+#[test]
+fn shares_need_no_folder() {
+    let _alone = alone();
+    let (_home, folder) = run_folder();
+    let ranks = Groups::of(2).sharded().train(2, &folder, |_, input| input.folder = None);
+    assert!(ranks.into_iter().all(|rank| rank.unwrap().steps == STEPS));
+    assert!(folder.checkpoints().unwrap().is_empty());
+}
+
+#[test]
+fn a_checkpointer_of_burns_would_keep_a_part_of_the_moments() {
+    let _alone = alone();
+    let (home, folder) = run_folder();
+    let errors = texts(Groups::of(2).sharded().train(2, &folder, |rank, input| {
+        let place = home.path().join(rank.to_string());
+        let [model, optimizer, schedule] =
+            ["model", "optim", "scheduler"].map(|name| FileCheckpointer::new(&place, name));
+        let extend: Extension<Line> =
+            Box::new(|training| training.with_custom_checkpointers(model, optimizer, schedule));
+        input.extension = Some(extend);
+    }));
+    let expected = "a checkpointer of Burn's and training.shard_optimizer = true do not go together";
+    assert!(errors.iter().all(|error| error.contains(expected)), "{errors:?}");
+}
+
+#[test]
+fn gradients_in_half_the_bytes_train_nearly_the_same() {
+    let _alone = alone();
+    let slopes = |world: usize, exchange: Exchange| {
+        let (_home, folder) = run_folder();
+        let ranks = Groups::of(4).train(world, &folder, |_, input| input.training.exchange = exchange);
+        ranks.into_iter().map(|rank| rank.unwrap().model.slope()).collect::<Vec<_>>()
+    };
+    let (one, rounded) = (slopes(1, Exchange::Bf16)[0], slopes(4, Exchange::Bf16));
+    assert_eq!(slopes(1, Exchange::F32), [one], "one rank rounds nothing");
+    assert!(rounded.iter().all(|slope| slope.to_bits() == rounded[0].to_bits()), "{rounded:?}");
+    assert!(rounded[0] != one && (rounded[0] - one).abs() < 0.1, "{} is not near {one}", rounded[0]);
 }
 
 #[test]
@@ -242,7 +343,7 @@ fn a_number_that_is_none_is_told_by_all_with_its_batch() {
 }
 
 /// Where the scale of the loss stands after a training in `f16` that begins with one too large, and the last weights.
-fn half(world: usize) -> (String, Vec<u8>) {
+fn half(world: usize, sharded: bool) -> (String, Vec<u8>) {
     let (_home, folder) = run_folder();
     let scales = thread::scope(|scope| {
         let rank = |rank: Threads| {
@@ -258,6 +359,7 @@ fn half(world: usize) -> (String, Vec<u8>) {
                 input.training.steps = STEPS;
                 input.training.gradient_accumulation_steps = 4;
                 input.training.precision = Precision::F16;
+                input.training.shard_optimizer = sharded;
                 input.loss_scale = Some(scale.clone());
                 input.folder = Some(folder);
                 input.communicator = Arc::new(rank);
@@ -275,8 +377,8 @@ fn half(world: usize) -> (String, Vec<u8>) {
 #[test]
 fn the_scale_of_the_loss_is_the_same_on_all_ranks() {
     let _alone = alone();
-    let one = half(1);
-    assert!(half(2) == one && half(4) == one);
+    let one = half(1, false);
+    assert!(half(2, false) == one && half(4, false) == one && half(2, true) == one);
     let unchanged = crate::LossScale::default();
     unchanged.begin_at(1e38);
     (0..STEPS).for_each(|_| unchanged.keep());

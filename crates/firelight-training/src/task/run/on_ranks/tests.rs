@@ -177,6 +177,22 @@ fn a_run_goes_on_with_another_number_of_ranks() {
 }
 
 #[test]
+fn ranks_that_share_the_moments_leave_the_folder_of_one_process_too() {
+    let _alone = alone();
+    let sharded = || {
+        let (home, request) = asked();
+        (home, request.with_override("training.shard_optimizer", true))
+    };
+    let (_home, one) = sharded();
+    Run::<Toy>::prepare(&one).unwrap().fit().unwrap();
+    let (_home_of_ranks, request) = sharded();
+    assert_eq!(on(4, &request, After::Interruption(2)), ends(4, 2, true));
+    let request = request.with_existing(Existing::Resume);
+    assert_eq!(on(2, &request, After::Nothing), ends(2, 5, false));
+    assert!(left(&request) == left(&one));
+}
+
+#[test]
 fn steps_that_a_command_adds_are_those_of_all_ranks() {
     let _alone = alone();
     let (_home, request) = asked();
