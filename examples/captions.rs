@@ -10,7 +10,7 @@ use std::path::Path;
 use anyhow::Result;
 use firelight::data::Image;
 use firelight::seq2seq::{Captioner, Captioning, Interrupter, RunRequest};
-use firelight::storage::{Checkpoint, Existing};
+use firelight::storage::Checkpoint;
 use firelight::training::{Observer, ProgressBar, Run};
 
 /// What `--toy` makes of the built-in recipe: the same route in a few seconds.
@@ -32,13 +32,13 @@ const TOY: [(&str, &str); 12] = [
 /// Pictures that are described at the end.
 const DESCRIBED: usize = 4;
 
-/// Trains in `out` and returns the true caption of some pictures and the one that the model gives. `words.png` in the folder shows where
-/// the words of the first one looked.
-fn train(out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec<[String; 2]>> {
+/// Trains in `out`, or in the next free folder of `runs`, and returns the true caption of some pictures and the one that the model gives.
+/// `words.png` in the folder shows where the words of the first one looked.
+fn train(out: Option<&Path>, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec<[String; 2]>> {
     // Config and data: the recipe is read and its pictures are drawn before anything is written.
     let device = firelight::device::select(None)?;
     let changes: &[(&str, &str)] = if toy { &TOY } else { &[] };
-    let request = RunRequest::new(&device).with_out(out).with_existing(Existing::Force);
+    let request = out.into_iter().fold(RunRequest::new(&device), |request, out| request.with_out(out));
     let request = changes.iter().fold(request, |request, (key, value)| request.with_override(key, value));
     let run = Run::<Captioning>::prepare(&request)?;
 
@@ -52,6 +52,7 @@ fn train(out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec
     }
 
     // Show: load the model as any other program would.
+    let out = trained.folder.path();
     let captioner = Captioner::load_from(out, &Checkpoint::Last, &device)?;
     let held_out = trained.corpus.validation();
     let images: Vec<Image> = (0..DESCRIBED).map(|index| held_out.images.image(index)).collect();
@@ -67,8 +68,8 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run() -> Result<()> {
-    let toy = std::env::args().any(|word| word == "--toy");
-    for [truth, found] in train(Path::new("runs/captions"), toy, vec![Box::new(ProgressBar::new())])? {
+    let (toy, _) = firelight_examples::toy_and_words(0, "[--toy]")?;
+    for [truth, found] in train(None, toy, vec![Box::new(ProgressBar::new())])? {
         println!("true:  {truth}\nfound: {found}\n");
     }
     Ok(())
@@ -77,7 +78,7 @@ fn run() -> Result<()> {
 #[test]
 fn trains_and_describes_pictures_at_toy_size() {
     let home = tempfile::tempdir().unwrap();
-    let found = train(&home.path().join("run"), true, Vec::new()).unwrap();
+    let found = train(Some(&home.path().join("run")), true, Vec::new()).unwrap();
     assert_eq!(found.len(), DESCRIBED);
     assert!(found.iter().all(|[truth, _]| truth.contains(" at the ")), "{found:?}");
     let words = Image::open(home.path().join("run/words.png")).unwrap();

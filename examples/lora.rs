@@ -52,7 +52,7 @@ fn train(request: &RunRequest, observers: Vec<Box<dyn Observer>>) -> Result<Path
     if let Some(last) = &trained.evaluation {
         println!("validation loss {:.4} nats per token", last.loss);
     }
-    let merged = trained.folder.path().with_extension("merged");
+    let merged = trained.folder.path().with_added_extension("merged");
     merge::<Language>(trained.folder.path(), &Checkpoint::Last, &merged, &request.device)?;
     Ok(merged)
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use firelight::classification::{Classifier, Interrupter, Prediction, Run, RunRequest};
-use firelight::storage::{Checkpoint, Existing};
+use firelight::storage::Checkpoint;
 use firelight::training::{Observer, ProgressBar};
 
 /// What is asked for, by shop.
@@ -45,13 +45,19 @@ fn write_texts(folder: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-fn train(folder: &Path, epochs: usize, observers: Vec<Box<dyn Observer>>) -> Result<Vec<Prediction>> {
+/// Writes the texts into `folder` and trains in `out`, or in the next free folder of `runs`.
+fn train(
+    folder: &Path,
+    out: Option<&Path>,
+    epochs: usize,
+    observers: Vec<Box<dyn Observer>>,
+) -> Result<Vec<Prediction>> {
     // Config and data: recipe and texts are read and split, all of it checked before anything is written.
     let device = firelight::device::select(None)?;
-    let request = RunRequest::new(&device).with_data(write_texts(folder)?).with_out(folder.join("run"));
+    let request = RunRequest::new(&device).with_data(write_texts(folder)?);
+    let request = out.into_iter().fold(request, |request, out| request.with_out(out));
     let request = SETTINGS.iter().fold(request, |request, (key, value)| request.with_override(key, value));
-    let request = request.with_override("training.epochs", epochs).with_existing(Existing::Force);
-    let run = Run::prepare(&request)?;
+    let run = Run::prepare(&request.with_override("training.epochs", epochs))?;
 
     // Model.
     println!("training {} parameters in {}", run.cost().parameters, run.folder.path().display());
@@ -63,7 +69,7 @@ fn train(folder: &Path, epochs: usize, observers: Vec<Box<dyn Observer>>) -> Res
     }
 
     // Show: load the model as any other program would.
-    let classifier = Classifier::load_from(folder.join("run"), &Checkpoint::Last, &device)?;
+    let classifier = Classifier::load_from(trained.folder.path(), &Checkpoint::Last, &device)?;
     Ok(classifier.classify(&["could I have two rolls", "please keep me roses"])?)
 }
 
@@ -72,8 +78,9 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run() -> Result<()> {
-    let toy = std::env::args().any(|word| word == "--toy");
-    let found = train(Path::new("runs/wishes"), if toy { 1 } else { 30 }, vec![Box::new(ProgressBar::new())])?;
+    let (toy, _) = firelight_examples::toy_and_words(0, "[--toy]")?;
+    let epochs = if toy { 1 } else { 30 };
+    let found = train(Path::new("runs/wishes"), None, epochs, vec![Box::new(ProgressBar::new())])?;
     for prediction in found {
         println!("{}: {:?}", prediction.labels().join(", "), prediction.probabilities());
     }
@@ -83,6 +90,6 @@ fn run() -> Result<()> {
 #[test]
 fn trains_and_classifies_at_toy_size() {
     let home = tempfile::tempdir().unwrap();
-    let found = train(home.path(), 30, Vec::new()).unwrap();
+    let found = train(home.path(), Some(&home.path().join("run")), 30, Vec::new()).unwrap();
     assert_eq!([found[0].labels(), found[1].labels()], [["bakery"], ["florist"]]);
 }

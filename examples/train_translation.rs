@@ -9,21 +9,21 @@ use std::path::Path;
 use anyhow::Result;
 use burn::tensor::Device;
 use firelight::seq2seq::{Interrupter, Run, RunRequest, Translator};
-use firelight::storage::{Checkpoint, Existing};
+use firelight::storage::Checkpoint;
 use firelight::training::{Observer, ProgressBar};
 
 /// The settings of the built-in recipe that are changed for a look at it.
 const TOY: [(&str, &str); 4] =
     [("training.steps", "10"), ("training.evaluate_every", "10"), ("data.toy_pairs", "600"), ("data.translated", "4")];
 
-/// The command of the built-in recipe, in a folder.
-fn request(device: &Device, out: &Path, toy: bool) -> RunRequest {
+/// The command of the built-in recipe, in a folder, or in the next free one of `runs`.
+fn request(device: &Device, out: Option<&Path>, toy: bool) -> RunRequest {
     let changes: &[(&str, &str)] = if toy { &TOY } else { &[] };
-    let request = RunRequest::new(device).with_out(out).with_existing(Existing::Force);
+    let request = out.into_iter().fold(RunRequest::new(device), |request, out| request.with_out(out));
     changes.iter().fold(request, |request, (key, value)| request.with_override(key, value))
 }
 
-fn train(out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec<String>> {
+fn train(out: Option<&Path>, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec<String>> {
     // Config and data: the recipe is read and its pairs are generated before anything is written.
     let device = firelight::device::select(None)?;
     let run = Run::prepare(&request(&device, out, toy))?;
@@ -38,7 +38,7 @@ fn train(out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec
     }
 
     // Show: load the model as any other program would.
-    let translator = Translator::load_from(out, &Checkpoint::Last, &device)?;
+    let translator = Translator::load_from(trained.folder.path(), &Checkpoint::Last, &device)?;
     Ok(translator.translate(&["3rd of March 1997", "7 July 2021"])?)
 }
 
@@ -47,8 +47,8 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run() -> Result<()> {
-    let toy = std::env::args().any(|word| word == "--toy");
-    let found = train(Path::new("runs/dates"), toy, vec![Box::new(ProgressBar::new())])?;
+    let (toy, _) = firelight_examples::toy_and_words(0, "[--toy]")?;
+    let found = train(None, toy, vec![Box::new(ProgressBar::new())])?;
     found.iter().for_each(|date| println!("{date}"));
     Ok(())
 }
@@ -56,5 +56,5 @@ fn run() -> Result<()> {
 #[test]
 fn trains_and_translates_at_toy_size() {
     let home = tempfile::tempdir().unwrap();
-    assert_eq!(train(&home.path().join("run"), true, Vec::new()).unwrap().len(), 2);
+    assert_eq!(train(Some(&home.path().join("run")), true, Vec::new()).unwrap().len(), 2);
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use firelight::data::{Image, drawn_digits};
-use firelight::storage::{Checkpoint, Existing};
+use firelight::storage::Checkpoint;
 use firelight::training::{Observer, ProgressBar};
 use firelight::vision::{ImageClassifier, Interrupter, Run, RunRequest};
 
@@ -42,12 +42,13 @@ fn draw(folder: &Path, count: usize) -> Result<PathBuf> {
     Ok(folder.to_path_buf())
 }
 
-/// Trains in `out` and returns what some images show, and what the model finds in them.
-fn train(data: &Path, out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec<[String; 2]>> {
+/// Trains in `out`, or in the next free folder of `runs`, and returns what some images show, and what the model finds in them.
+fn train(data: &Path, out: Option<&Path>, toy: bool, observers: Vec<Box<dyn Observer>>) -> Result<Vec<[String; 2]>> {
     // Config and data: the recipe and the images are read and split, all of it checked before anything is written.
     let device = firelight::device::select(None)?;
     let changes: &[(&str, &str)] = if toy { &TOY } else { &[] };
-    let request = RunRequest::new(&device).with_data(data).with_out(out).with_existing(Existing::Force);
+    let request = RunRequest::new(&device).with_data(data);
+    let request = out.into_iter().fold(request, |request, out| request.with_out(out));
     let request =
         SETTINGS.iter().chain(changes).fold(request, |request, (key, value)| request.with_override(key, value));
     let run = Run::prepare(&request)?;
@@ -62,7 +63,7 @@ fn train(data: &Path, out: &Path, toy: bool, observers: Vec<Box<dyn Observer>>) 
     }
 
     // Show: load the model as any other program would.
-    let classifier = ImageClassifier::load_from(out, &Checkpoint::Last, &device)?;
+    let classifier = ImageClassifier::load_from(trained.folder.path(), &Checkpoint::Last, &device)?;
     let held_out = trained.corpus.validation();
     let count = ASKED.min(held_out.len());
     let images: Vec<Image> = (0..count).map(|index| held_out.image(index)).collect();
@@ -76,13 +77,13 @@ fn main() -> std::process::ExitCode {
 }
 
 fn run() -> Result<()> {
-    let (flags, paths): (Vec<String>, Vec<String>) = std::env::args().skip(1).partition(|word| word == "--toy");
-    let toy = !flags.is_empty();
+    let (toy, paths) = firelight_examples::toy_and_words(1, "[DIR] [--toy]")?;
+    let count = if toy { 400 } else { 4000 };
     let data = match paths.first() {
         Some(data) => PathBuf::from(data),
-        None => draw(Path::new("runs/drawn-digits"), if toy { 400 } else { 4000 })?,
+        None => draw(Path::new(&format!("runs/{count}-drawn-digits")), count)?,
     };
-    for [truth, found] in train(&data, Path::new("runs/vision"), toy, vec![Box::new(ProgressBar::new())])? {
+    for [truth, found] in train(&data, None, toy, vec![Box::new(ProgressBar::new())])? {
         println!("{truth}: named {found}");
     }
     Ok(())
@@ -92,7 +93,7 @@ fn run() -> Result<()> {
 fn trains_and_names_images_at_toy_size() {
     let home = tempfile::tempdir().unwrap();
     let data = draw(&home.path().join("data"), 200).unwrap();
-    let found = train(&data, &home.path().join("run"), true, Vec::new()).unwrap();
+    let found = train(&data, Some(&home.path().join("run")), true, Vec::new()).unwrap();
     assert_eq!(found.len(), ASKED);
     let is_digit = |name: &String| name.parse::<usize>().is_ok_and(|digit| digit < 10);
     assert!(found.iter().flatten().all(is_digit), "{found:?}");

@@ -36,6 +36,23 @@ pub fn words<const N: usize>(usage: &str) -> anyhow::Result<[String; N]> {
     })
 }
 
+/// Whether `--toy` is behind the name of the program, and the words beside it, `most` of them.
+///
+/// # Errors
+/// If there are more, or another option, with the usage.
+pub fn toy_and_words(most: usize, usage: &str) -> anyhow::Result<(bool, Vec<String>)> {
+    parted(std::env::args().skip(1), most, usage)
+}
+
+fn parted(words: impl Iterator<Item = String>, most: usize, usage: &str) -> anyhow::Result<(bool, Vec<String>)> {
+    let (toy, others): (Vec<String>, Vec<String>) = words.partition(|word| word == "--toy");
+    let unknown = others.iter().enumerate().find(|(index, word)| *index >= most || word.starts_with('-'));
+    if let Some((_, word)) = unknown {
+        anyhow::bail!("unknown argument `{word}`: expected {usage} behind the `--`");
+    }
+    Ok((!toy.is_empty(), others))
+}
+
 /// Takes `steps` steps of AdamW by the loss that a model has in each. Returns the model and the losses, and prints every sixth part of
 /// them.
 pub fn train<M: Module>(mut model: M, steps: usize, loss: impl Fn(&M, usize) -> Tensor<1>) -> (M, Vec<f32>) {
@@ -46,7 +63,7 @@ pub fn train<M: Module>(mut model: M, steps: usize, loss: impl Fn(&M, usize) -> 
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
         model = optimizer.step(3e-3, model, gradients);
     }
-    println!("loss {:?}", losses.iter().step_by(steps / 6).chain(losses.last()).collect::<Vec<_>>());
+    println!("loss {:?}", losses.iter().step_by((steps / 6).max(1)).chain(losses.last()).collect::<Vec<_>>());
     (model, losses)
 }
 
@@ -157,6 +174,26 @@ mod tests {
             let lines = fs::read_to_string(&path).unwrap().lines().count();
             assert!(lines <= 120, "{name} has {lines} lines: expected at most 120");
         }
+    }
+
+    #[test]
+    fn what_is_neither_toy_nor_a_word_that_is_asked_for_is_refused() {
+        let parted = |line: &str| parted(line.split_whitespace().map(str::to_string), 1, "[DIR] [--toy]");
+        assert_eq!(parted("").unwrap(), (false, Vec::new()));
+        assert_eq!(parted("images --toy").unwrap(), (true, vec!["images".to_string()]));
+        for (line, word) in [("--toys", "--toys"), ("images more", "more"), ("images --force", "--force")] {
+            let error = parted(line).unwrap_err().to_string();
+            assert_eq!(error, format!("unknown argument `{word}`: expected [DIR] [--toy] behind the `--`"));
+        }
+    }
+
+    #[test]
+    fn a_few_steps_are_taken_and_printed() {
+        let device = Device::flex().autodiff();
+        let model = TokenEmbeddingConfig::new(3, 2).init_with(&ParamBuilder::new(&device, 1));
+        let tokens = Tensor::<2, Int>::from_ints([[0, 1]], &device);
+        let (_, losses) = train(model, 2, |model, _| model.forward(tokens.clone()).sum());
+        assert!(losses.len() == 2 && losses[1] < losses[0], "{losses:?}");
     }
 
     #[test]

@@ -1,8 +1,11 @@
 //! Ctrl-C, and the signal with which other programs end this one: the training finishes its step, saves and says how to go
 //! on; an answer of a conversation ends, and the conversation goes on. Whoever cannot wait asks twice.
 
+use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use burn::train::Interrupter;
@@ -12,6 +15,9 @@ use crate::output;
 /// What a shell expects of a program that was interrupted: 128 and the number of the signal.
 pub(crate) const INTERRUPTED: i32 = 130;
 
+/// How long the end of the program may take.
+const LAST_MOMENT: Duration = Duration::from_secs(1);
+
 /// Lets the next signal stop the training, and the one after it the program.
 ///
 /// # Errors
@@ -20,12 +26,21 @@ pub(crate) fn listen(interrupter: &Interrupter) -> Result<()> {
     let (asked, interrupter) = (AtomicBool::new(false), interrupter.clone());
     let stop = move || {
         if asked.swap(true, Ordering::SeqCst) {
-            std::process::exit(INTERRUPTED);
+            quit();
         }
         output::note(format_args!("stopping after this step, then saving; press Ctrl-C again to quit now"));
         interrupter.stop(None);
     };
     ctrlc::set_handler(stop).context("cannot listen to Ctrl-C")
+}
+
+/// Ends the program at once, even where what libraries do at its end waits for a thread that does not come back, as one of MPI may.
+fn quit() -> ! {
+    thread::spawn(|| {
+        thread::sleep(LAST_MOMENT);
+        process::abort();
+    });
+    process::exit(INTERRUPTED)
 }
 
 /// Nothing is done that a signal could break off.
@@ -51,7 +66,7 @@ impl Breakable {
         let stop = move || {
             if state.compare_exchange(BUSY, ASKED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
                 restore();
-                std::process::exit(INTERRUPTED);
+                process::exit(INTERRUPTED);
             }
         };
         ctrlc::set_handler(stop).context("cannot listen to Ctrl-C")?;

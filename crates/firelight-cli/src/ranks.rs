@@ -136,6 +136,11 @@ pub(crate) fn end(code: u8) {
     }
 }
 
+/// Which of the processes on this machine this one is, from 0.
+pub(crate) fn local() -> usize {
+    Launch::of_environment().map_or(0, |launch| launch.local_rank)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -19,10 +19,10 @@ pub(crate) fn join_pool(threads: usize) -> Result<()> {
     Ok(pool.build_global()?)
 }
 
-/// As many as rayon takes by itself; ranks that a launcher started on the same cores share these.
+/// As many as rayon takes by itself; ranks that a launcher started on the same machine share its cores.
 fn usual() -> usize {
     let asked = env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
-    let sharing = Launch::of_environment().map_or(1, |launch| launch.sharing);
-    let share = |cores: usize| (cores / sharing).max(1);
+    let launch = Launch::of_environment();
+    let share = |cores: usize| launch.map_or(cores, |launch| launch.threads(cores));
     asked.or(available_parallelism().ok().map(|cores| share(cores.into()))).unwrap_or(1)
 }

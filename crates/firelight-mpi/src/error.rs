@@ -18,16 +18,21 @@ pub enum MpiError {
     },
     /// The launcher is not one of the MPI that is built in: each process would believe itself alone.
     #[error(
-        "{variable}={launched}, but MPI finds {found}: start the ranks by the mpirun of the MPI that the program was built with, \
-         on Debian that of openmpi-bin; under Slurm by mpirun within the allocation, or by srun --mpi=pmix"
+        "{variable}={world} and this is rank {rank} of them, but MPI finds {found_world} and this as rank {found_rank}: start the ranks \
+         by the mpirun of the MPI that the program was built with, on Debian that of openmpi-bin; under Slurm by mpirun within the \
+         allocation, or by srun --mpi=pmix"
     )]
     OtherLauncher {
         /// The variable of the launcher.
         variable: &'static str,
-        /// How many processes it started.
-        launched: usize,
+        /// Which of its processes this is.
+        rank: usize,
+        /// How many it started.
+        world: usize,
+        /// Which rank this is for MPI.
+        found_rank: usize,
         /// How many MPI finds.
-        found: usize,
+        found_world: usize,
     },
     /// MPI cannot be used.
     #[error("MPI cannot be used: {reason}")]

@@ -114,7 +114,8 @@ mod tests {
     #[cfg(not(feature = "mpi"))]
     #[test]
     fn one_of_several_is_told_what_to_build() {
-        let launch = Launch { rank: 1, world: 4, variable: "OMPI_COMM_WORLD_SIZE", sharing: 1 };
+        let variable = "OMPI_COMM_WORLD_SIZE";
+        let launch = Launch { rank: 1, world: 4, variable, local_rank: 1, local_world: 4, cores: None };
         let error = Member::of(launch, MpiOptions::default()).err().unwrap().to_string();
         for part in ["one of 4 (OMPI_COMM_WORLD_SIZE=4)", "--features mpi", "libopenmpi-dev", "or start one process"] {
             assert!(error.contains(part), "{error}");

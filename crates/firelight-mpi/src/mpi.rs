@@ -6,13 +6,14 @@ mod transfer;
 
 use std::iter;
 use std::ops::Add;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use firelight_training::{Communicator, CommunicatorError, OrderedSum, from_bf16_bytes, to_bf16_bytes};
 
-use self::engine::{Engine, Order};
+use self::engine::{Engine, Order, TELLING};
 use crate::{Launch, MpiError, MpiOptions};
 
 /// How many numbers are added up at a time: few enough to stay in the cache of a core, and no message is longer than MPI can count. Segments of
@@ -26,6 +27,8 @@ pub(crate) type Given = Vec<Vec<u8>>;
 pub(crate) struct Mpi {
     rank: usize,
     world: usize,
+    local_world: usize,
+    timeout: Duration,
     orders: Mutex<Sender<Order>>,
 }
 
@@ -43,18 +46,19 @@ impl Mpi {
         let unusable = |reason: String| MpiError::Unusable { reason };
         thread::Builder::new().name("mpi".into()).spawn(work).map_err(|error| unusable(error.to_string()))?;
         let (rank, world) = told.recv().map_err(|_| unusable("it ended while it was started".into()))??;
-        match world == launch.world {
-            true => Ok(Self { rank, world, orders: Mutex::new(orders) }),
-            false => {
-                let Launch { world: launched, variable, .. } = launch;
-                Err(MpiError::OtherLauncher { variable, launched, found: world })
-            }
-        }
+        check(launch, [rank, world])?;
+        let Launch { local_world, .. } = launch;
+        Ok(Self { rank, world, local_world, timeout: options.timeout, orders: Mutex::new(orders) })
     }
 
     fn order(&self, order: Order) {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = orders.send(order); // whoever waits for an answer learns that the thread has ended
+    }
+
+    /// How long is waited for the thread where nothing depends on its answer.
+    fn patience(&self) -> Duration {
+        self.timeout.saturating_add(TELLING)
     }
 
     fn answered<T>(
@@ -76,34 +80,54 @@ impl Mpi {
     pub(crate) fn leave(&self) -> Result<(), CommunicatorError> {
         let (answer, answered) = channel();
         self.order(Order::Leave { answer });
-        self.answered("end", &answered)
+        // All meet within one timeout; what MPI does after that to end has no deadline of its own.
+        let waited = self.timeout.saturating_mul(2);
+        match answered.recv_timeout(waited) {
+            Ok(parted) => parted,
+            Err(RecvTimeoutError::Disconnected) => Err(CommunicatorError::Ended { rank: self.rank, operation: "end" }),
+            Err(RecvTimeoutError::Timeout) => {
+                self.hang_up();
+                let missing = (0..self.world).filter(|&rank| rank != self.rank).collect();
+                Err(CommunicatorError::Timeout { rank: self.rank, operation: "end", missing, waited })
+            }
+        }
+    }
+
+    /// Asks the thread for nothing more, which does not come back from MPI: who waits for it from now on learns that at once.
+    fn hang_up(&self) {
+        *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = channel().0;
     }
 
     pub(crate) fn abort(&self, code: u8) {
         let (answer, answered) = channel();
         self.order(Order::Abort { code, answer });
-        let _ = answered.recv(); // comes only where all have parted
+        let _ = answered.recv_timeout(self.patience()); // comes only where all have parted
     }
 
     /// Each rank adds up one part of the values and hands its sums to the others, so that each sends and receives twice what it
     /// has, however many ranks there are. Source: reduce-scatter and all-gather, Rabenseifner 2004, Optimization of collective reduction
     /// operations, section 2; here every part goes straight to the rank that adds it up, in the order of the ranks.
     fn sum<T: Number<N>, const N: usize>(&self, values: &mut [T]) -> Result<(), CommunicatorError> {
-        let length = values.len();
-        for segment in values.chunks_mut(SEGMENT) {
-            let part = segment.len().div_ceil(self.world);
-            let parts = segment.chunks(part).map(|part| written::<T, N>(length, part));
-            let parts = parts.chain(iter::repeat_with(|| written::<T, N>(length, &[]))).take(self.world).collect();
-            let given = self.exchange("sum", parts)?;
-            let mut sums = OrderedSum::of(self.world);
-            for (rank, bytes) in given.iter().enumerate() {
-                sums.add(read::<T, N>(length, bytes).ok_or_else(|| self.other_length(rank, length))?, plus);
-            }
-            let own = written::<T, N>(length, &sums.finish(plus).unwrap_or_default());
-            let all = self.exchange("sum", vec![own; self.world])?;
-            for (rank, (part, bytes)) in iter::zip(segment.chunks_mut(part), all).enumerate() {
-                part.copy_from_slice(&read::<T, N>(length, &bytes).ok_or_else(|| self.other_length(rank, length))?);
-            }
+        match values.len() {
+            0 => self.sum_of::<T, N>(0, values), // ranks that have some are told of this one
+            length => values.chunks_mut(SEGMENT).try_for_each(|segment| self.sum_of::<T, N>(length, segment)),
+        }
+    }
+
+    /// The same for a segment of `length` values.
+    fn sum_of<T: Number<N>, const N: usize>(&self, length: usize, segment: &mut [T]) -> Result<(), CommunicatorError> {
+        let part = segment.len().div_ceil(self.world).max(1);
+        let parts = segment.chunks(part).map(|part| written::<T, N>(length, part));
+        let parts = parts.chain(iter::repeat_with(|| written::<T, N>(length, &[]))).take(self.world).collect();
+        let given = self.exchange("sum", parts)?;
+        let mut sums = OrderedSum::of(self.world);
+        for (rank, bytes) in given.iter().enumerate() {
+            sums.add(read::<T, N>(length, bytes).ok_or_else(|| self.other_length(rank, length))?, plus);
+        }
+        let own = written::<T, N>(length, &sums.finish(plus).unwrap_or_default());
+        let all = self.exchange("sum", vec![own; self.world])?;
+        for (rank, (part, bytes)) in iter::zip(segment.chunks_mut(part), all).enumerate() {
+            part.copy_from_slice(&read::<T, N>(length, &bytes).ok_or_else(|| self.other_length(rank, length))?);
         }
         Ok(())
     }
@@ -123,6 +147,10 @@ impl Communicator for Mpi {
         self.world
     }
 
+    fn local_world(&self) -> usize {
+        self.local_world
+    }
+
     fn gather(&self, operation: &'static str, bytes: Vec<u8>) -> Result<Arc<[Vec<u8>]>, CommunicatorError> {
         Ok(self.exchange(operation, vec![bytes; self.world])?.into())
     }
@@ -130,7 +158,7 @@ impl Communicator for Mpi {
     fn fail(&self, reason: &str) {
         let (answer, answered) = channel();
         self.order(Order::Fail { reason: reason.into(), answer });
-        let _ = answered.recv();
+        let _ = answered.recv_timeout(self.patience());
     }
 
     fn sum_f32(&self, values: &mut [f32]) -> Result<(), CommunicatorError> {
@@ -158,6 +186,15 @@ impl Add for Rounded {
 
     fn add(self, other: Self) -> Self {
         Self(self.0 + other.0)
+    }
+}
+
+/// Refuses an MPI that finds another rank of another world than the launcher started.
+fn check(launch: Launch, [found_rank, found_world]: [usize; 2]) -> Result<(), MpiError> {
+    let Launch { rank, world, variable, .. } = launch;
+    match [rank, world] == [found_rank, found_world] {
+        true => Ok(()),
+        false => Err(MpiError::OtherLauncher { variable, rank, world, found_rank, found_world }),
     }
 }
 
@@ -216,4 +253,39 @@ fn read<T: Number<N>, const N: usize>(length: usize, bytes: &[u8]) -> Option<Vec
 fn plus<T: Copy + Add<Output = T>>(mut one: Vec<T>, other: Vec<T>) -> Vec<T> {
     iter::zip(&mut one, other).for_each(|(one, other)| *one = *one + other);
     one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_mpi_does_not_come_to_is_not_waited_for_without_end() {
+        let (orders, asked) = channel();
+        let mpi =
+            Mpi { rank: 1, world: 3, local_world: 1, timeout: Duration::from_millis(5), orders: Mutex::new(orders) };
+        let waited = Duration::from_millis(10);
+        let expected = CommunicatorError::Timeout { rank: 1, operation: "end", missing: vec![0, 2], waited };
+        assert_eq!(mpi.leave(), Err(expected));
+        assert!(matches!(asked.recv(), Ok(Order::Leave { .. })));
+        // Nothing more reaches the thread, so that the process can end.
+        mpi.fail("it did not end");
+        mpi.abort(1);
+        assert!(asked.recv().is_err());
+        assert_eq!(mpi.barrier(), Err(CommunicatorError::Ended { rank: 1, operation: "barrier" }));
+    }
+
+    #[test]
+    fn another_place_than_that_of_the_launcher_is_refused() {
+        let variable = "OMPI_COMM_WORLD_SIZE";
+        let launch = Launch { rank: 2, world: 4, variable, local_rank: 0, local_world: 1, cores: None };
+        check(launch, [2, 4]).unwrap();
+        for (found, text) in [([0, 1], "MPI finds 1 and this as rank 0"), ([3, 4], "MPI finds 4 and this as rank 3")] {
+            let error = check(launch, found).unwrap_err().to_string();
+            assert!(
+                error.contains("OMPI_COMM_WORLD_SIZE=4 and this is rank 2 of them") && error.contains(text),
+                "{error}"
+            );
+        }
+    }
 }

@@ -45,6 +45,11 @@ pub trait Communicator: Send + Sync {
     /// How many ranks there are.
     fn world(&self) -> usize;
 
+    /// How many of the ranks have to make do with the memory of this machine, each of them with all that a training needs. Default: 1.
+    fn local_world(&self) -> usize {
+        1
+    }
+
     /// The bytes that each rank hands over, in the order of ranks, on every rank. `operation` is what it is for, in error messages.
     ///
     /// # Errors

@@ -56,6 +56,11 @@ impl Ranks {
         self.0.world() == 1
     }
 
+    /// How many of them share the memory of this machine.
+    pub(crate) fn sharing(&self) -> usize {
+        self.0.local_world().max(1)
+    }
+
     /// Whether this is the rank that writes.
     pub(crate) fn is_first(&self) -> bool {
         self.0.rank() == 0

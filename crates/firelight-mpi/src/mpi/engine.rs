@@ -1,7 +1,7 @@
 //! The thread that makes all calls of MPI. It starts messages and asks again and again whether they have arrived, so that every wait ends at its
 //! deadline, or with the news that another rank has failed.
 
-use std::mem;
+use std::mem::ManuallyDrop;
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ const FAILED: i32 = 2;
 const LONGEST_REASON: usize = 2000;
 
 /// How long a rank that fails sees to it that the others are told.
-const TELLING: Duration = Duration::from_secs(2);
+pub(super) const TELLING: Duration = Duration::from_secs(2);
 
 /// How often is asked in a row, before the thread sleeps in between.
 const EAGER: usize = 2000;
@@ -48,8 +48,8 @@ pub(super) struct Engine {
     timeout: Duration,
     ranks: SimpleCommunicator,
     failure: Option<CommunicatorError>,
-    /// MPI, which ends when it is dropped.
-    universe: Universe,
+    /// MPI, which ends when it is dropped, and then waits for the other ranks: only where all part.
+    universe: ManuallyDrop<Universe>,
 }
 
 impl Engine {
@@ -59,7 +59,7 @@ impl Engine {
             .ok_or_else(|| unusable("this process has started it already"))?;
         let ranks = universe.world();
         let [rank, world] = [ranks.rank(), ranks.size()].map(|number| usize::try_from(number).unwrap_or(0));
-        Ok(Self { rank, world, timeout, ranks, failure: None, universe })
+        Ok(Self { rank, world, timeout, ranks, failure: None, universe: ManuallyDrop::new(universe) })
     }
 
     /// Does what it is asked for, until all have parted or nobody asks any longer.
@@ -76,7 +76,7 @@ impl Engine {
                     let parted = self.exchange("end", vec![Vec::new(); self.world]).map(drop);
                     let ends = parted.is_ok();
                     if ends {
-                        drop(self.universe); // Waits for the others, which are about to do the same.
+                        drop(ManuallyDrop::into_inner(self.universe)); // The others are about to do the same.
                         let _ = answer.send(parted);
                         return;
                     }
@@ -84,7 +84,6 @@ impl Engine {
                 }
             }
         }
-        mem::forget(self.universe); // It would wait for ranks that do not come.
     }
 
     /// Hands each rank what is its own, and returns what all have for this one.
@@ -212,12 +211,12 @@ impl Round {
         messages
             .map(|(rank, mut message)| {
                 let end = 1 + usize::from(message.first().copied().unwrap_or(0));
-                let found = String::from_utf8_lossy(message.get(1..end).unwrap_or_default()).into_owned();
-                if found != self.operation {
-                    let problem = format!("it is in the {found}");
-                    return Err(CommunicatorError::Mismatch { rank, operation: self.operation, problem });
-                }
-                Ok(message.split_off(end))
+                let problem = match message.get(1..end).map(|found| String::from_utf8_lossy(found).into_owned()) {
+                    Some(found) if found == self.operation => return Ok(message.split_off(end)),
+                    Some(found) => format!("it is in the {found}"),
+                    None => "its message is cut off".into(),
+                };
+                Err(CommunicatorError::Mismatch { rank, operation: self.operation, problem })
             })
             .collect()
     }

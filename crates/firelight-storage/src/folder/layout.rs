@@ -178,6 +178,22 @@ impl ModelFolder {
         self.path.join(EVENTS)
     }
 
+    /// The names of the files of a run that lie here now, beside the folders of checkpoints and events; what no run writes is left out.
+    ///
+    /// ```
+    /// use firelight_storage::{Existing, ModelFolder};
+    ///
+    /// # let home = tempfile::tempdir().unwrap();
+    /// let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
+    /// for file in ["recipe.toml", "output.log"] {
+    ///     std::fs::write(folder.path().join(file), "").unwrap();
+    /// }
+    /// assert_eq!(folder.files(), ["recipe.toml"]);
+    /// ```
+    pub fn files(&self) -> Vec<&'static str> {
+        files().filter(|name| self.path.join(name).is_file()).collect()
+    }
+
     /// Copies recipe and data into the folder of a model that was made from the one here, as far as they are there.
     ///
     /// # Errors

@@ -25,8 +25,9 @@ pub(super) struct Plan<T: Task> {
 }
 
 impl<T: Task> Plan<T> {
-    pub(super) fn new(request: &RunRequest) -> Result<Self, T::Error> {
-        let plan = Self::unchecked(request)?.checked(request)?;
+    /// As one of `sharing` ranks on this machine.
+    pub(super) fn new(request: &RunRequest, sharing: usize) -> Result<Self, T::Error> {
+        let plan = Self::unchecked(request)?.checked(request, sharing)?;
         let problems = start::check::<T>(&plan.recipe, &plan.config, &request.device)?;
         refused::<T>(request, &problems)?;
         Ok(plan)
@@ -48,8 +49,8 @@ impl<T: Task> Plan<T> {
 
     /// The same with its epochs counted in steps; refused where it asks for what the machine cannot hold or the model does not
     /// have. A run that is resumed is checked alike, because its recipe may have been edited.
-    pub(super) fn checked(self, request: &RunRequest) -> Result<Self, T::Error> {
-        let too_large = memory::check(&self, &request.device); // before anything of its size is made
+    pub(super) fn checked(self, request: &RunRequest, sharing: usize) -> Result<Self, T::Error> {
+        let too_large = memory::check(&self, &request.device, sharing); // before anything of its size is made
         refused::<T>(request, too_large.as_slice())?;
         let batches = self.corpus.batches_per_epoch(&self.recipe)?;
         let plan = Self { recipe: self.recipe.over(batches), ..self };

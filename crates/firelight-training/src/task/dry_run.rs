@@ -43,7 +43,7 @@ impl<T: Task> DryRun<T> {
     /// # Errors
     /// As [`Run::prepare`](super::Run::prepare), as far as recipe and data go.
     pub fn prepare(request: &RunRequest) -> Result<Self, T::Error> {
-        Ok(Self { plan: Plan::new(request)?, device: request.device.clone() })
+        Ok(Self { plan: Plan::new(request, 1)?, device: request.device.clone() })
     }
 
     /// What the training would cost.

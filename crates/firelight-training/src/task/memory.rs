@@ -15,13 +15,17 @@ const UNKNOWN: usize = 1 << 40;
 /// The keys that a message names at most.
 const NAMED: usize = 3;
 
-/// Refuses a recipe whose estimate is above the memory of the machine, naming the keys of which a smaller value would fit.
-pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device) -> Option<Problem> {
-    check_within(limit(device), plan, device)
+/// Refuses a recipe whose estimate is above the memory of the machine, which `sharing` ranks have together, naming the keys of which a smaller
+/// value would fit.
+pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device, sharing: usize) -> Option<Problem> {
+    let all = limit(device);
+    let sharing = if all == UNKNOWN { 1 } else { sharing }; // a GPU has its own
+    check_within((all, sharing), plan, device)
 }
 
-/// The same, where there are `limit` bytes.
-fn check_within<T: Task>(limit: usize, plan: &Plan<T>, device: &Device) -> Option<Problem> {
+/// The same, where so many ranks have `all` bytes together.
+fn check_within<T: Task>((all, sharing): (usize, usize), plan: &Plan<T>, device: &Device) -> Option<Problem> {
+    let limit = all / sharing;
     let Plan { recipe, corpus, config } = plan;
     let bytes = bytes::<T>(limit, recipe, config, device);
     if bytes <= limit {
@@ -29,7 +33,8 @@ fn check_within<T: Task>(limit: usize, plan: &Plan<T>, device: &Device) -> Optio
     }
     let mut smaller = smaller::<T>(limit, recipe, corpus, device);
     smaller.truncate(NAMED);
-    let too_much = format!("would take about {} of memory, and there is {}", in_words(bytes), in_words(limit));
+    let each = if sharing == 1 { String::new() } else { format!(" for each of {sharing} ranks on this machine") };
+    let too_much = format!("would take about {} of memory, and there is {}{each}", in_words(bytes), in_words(limit));
     let fitting = smaller.iter().map(|(key, _, fits)| format!("{key} = {fits}")).collect::<Vec<_>>().join(" or ");
     Some(match smaller.first() {
         Some((key, value, _)) => {
@@ -150,7 +155,7 @@ mod tests {
         // Two parameters with gradients and moments, and two floats for each point.
         let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
         let plan = Plan::<Toy> { recipe, corpus: (), config: NoKeys {} };
-        let check = |limit| check_within(limit, &plan, &Device::flex());
+        let check = |limit| check_within((limit, 1), &plan, &Device::flex());
         let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
         assert_eq!(check(bytes(1000)), None);
         for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {
@@ -162,6 +167,13 @@ mod tests {
             assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
         }
         assert!(check(bytes(0)).unwrap().text.ends_with("; make the model and its batches smaller"));
+        let shared = |limit| check_within((limit, 3), &plan, &Device::flex());
+        assert_eq!(shared(3 * bytes(1000)), None);
+        let told = shared(3 * bytes(1000) - 1).unwrap().text;
+        assert!(
+            told.contains("there is 1 MiB for each of 3 ranks on this machine; training.batch_size = 500"),
+            "{told}"
+        );
     }
 
     #[test]

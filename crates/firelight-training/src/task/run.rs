@@ -90,12 +90,12 @@ impl<T: Task> Run<T> {
     /// # Errors
     /// As [`prepare`](Self::prepare), as far as recipe and data go.
     pub fn estimate(request: &RunRequest) -> Result<Estimate, T::Error> {
-        let Plan { recipe, config, .. } = Plan::<T>::new(request)?;
+        let Plan { recipe, config, .. } = Plan::<T>::new(request, 1)?;
         Ok(cost_of::<T>(&recipe, &config, &request.device, || blocks::planned::<T>(&recipe, &config, &request.device)))
     }
 
     fn begin(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
-        let Plan { recipe, corpus, config } = Plan::<T>::new(request)?;
+        let Plan { recipe, corpus, config } = Plan::<T>::new(request, ranks.sharing())?;
         ranks.check(recipe.training.gradient_accumulation_steps).map_err(TrainingError::from)?;
         let folder = match &request.out {
             Some(out) => ModelFolder::create(out, request.existing)?,
@@ -139,7 +139,7 @@ impl<T: Task> Run<T> {
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
-        let plan = Plan { recipe, corpus, config }.checked(&request.clone().with_recipe(source))?;
+        let plan = Plan { recipe, corpus, config }.checked(&request.clone().with_recipe(source), ranks.sharing())?;
         let start = resume_point(&folder)?.unwrap_or_default();
         let run = Self::assemble(folder, plan, start, &request.device, ranks)?;
         run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written

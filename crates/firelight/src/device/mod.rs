@@ -39,6 +39,16 @@ pub fn choose(name: Option<&str>) -> Result<NamedDevice, DeviceError> {
     Chooser { probe: Backend::probe }.choose(name, variable.as_deref())
 }
 
+/// As [`choose`], for one of several processes on this machine, `local_rank` from 0: where no index is named, they take the GPUs that CUDA or
+/// ROCm find in turn. Other backends list GPUs of different kinds, so that their processes share the chosen one.
+///
+/// # Errors
+/// As [`select`].
+pub fn choose_in_turn(name: Option<&str>, local_rank: usize) -> Result<NamedDevice, DeviceError> {
+    let variable = std::env::var(DEVICE_VARIABLE).ok();
+    Chooser { probe: Backend::probe }.choose_in_turn(name, variable.as_deref(), local_rank)
+}
+
 /// What is compiled in and what is there, in order of preference.
 pub fn available() -> Vec<BackendReport> {
     Backend::ALL.into_iter().map(Backend::probe).collect()
@@ -76,6 +86,24 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
             (Some(name), _) => self.by_name(name),
             (None, Some(value)) if !value.is_empty() => self.by_variable(value),
             (None, _) => self.best(),
+        }
+    }
+
+    fn choose_in_turn(
+        &self,
+        name: Option<&str>,
+        variable: Option<&str>,
+        local_rank: usize,
+    ) -> Result<NamedDevice, DeviceError> {
+        let chosen = self.choose(name, variable)?;
+        let is_named = name.is_some_and(|name| name.contains(':'));
+        let backend = chosen.name.split(':').next().and_then(Backend::from_name);
+        match backend.filter(|backend| matches!(backend, Backend::Cuda | Backend::Rocm) && !is_named) {
+            Some(backend) => {
+                let devices = (self.probe)(backend).devices;
+                Ok(devices.get(local_rank % devices.len().max(1)).cloned().unwrap_or(chosen))
+            }
+            None => Ok(chosen),
         }
     }
 
@@ -231,6 +259,21 @@ mod tests {
         assert_eq!(name(machine(WORKSTATION).choose(Some("auto"), Some("flex"))), "cuda:0");
         assert_eq!(name(machine(WORKSTATION).choose(Some("cpu"), Some("cuda"))), "flex");
         assert_eq!(name(machine(&[(Backend::Ndarray, &["ndarray"])]).choose(Some("cpu"), None)), "ndarray");
+    }
+
+    #[test]
+    fn processes_take_gpus_of_one_kind_in_turn_unless_one_is_named() {
+        let of_ranks = |name, variable| {
+            [0, 1, 2].map(|rank| self::name(machine(WORKSTATION).choose_in_turn(name, variable, rank)))
+        };
+        for (name, variable) in [(None, None), (Some("auto"), Some("flex")), (Some("cuda"), None), (None, Some("cuda"))]
+        {
+            assert_eq!(of_ranks(name, variable), ["cuda:0", "cuda:1", "cuda:0"]);
+        }
+        assert_eq!(of_ranks(Some("cuda:1"), None), ["cuda:1"; 3]);
+        assert_eq!(of_ranks(Some("wgpu"), None), ["wgpu:1"; 3]);
+        assert_eq!(of_ranks(None, Some("flex")), ["flex"; 3]);
+        assert!(of_ranks(Some("gpu"), None)[2].starts_with("device `gpu` is unknown"));
     }
 
     #[test]

@@ -166,7 +166,7 @@ impl Train {
             };
             return Ok(output::print(&recipe.to_toml()?)?);
         }
-        let chosen = device::choose(self.device.as_deref())?;
+        let chosen = device::choose_in_turn(self.device.as_deref(), ranks::local())?;
         let course =
             Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
         course.follow::<T>(&self.request(&chosen.device), &chosen)

@@ -4,6 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use firelight_storage::{InputError, ModelFolder, StorageError};
 use serde::{Deserialize, Serialize};
@@ -18,12 +20,21 @@ use crate::{Communicator, TrainingError, resume_point};
 /// How much of a file tells it from another one of its length, in bytes: all of a recipe, and the beginning of large data.
 const TELLING: u64 = 1 << 20;
 
+/// How long a rank waits for the folder as the first one has left it. A file system in a network keeps for up to a minute what it has found
+/// in a folder, and what it has not.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How long it waits before it looks again.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// What the first rank tells the others of a run that it has prepared.
 #[derive(Serialize, Deserialize)]
 struct Prepared {
     folder: PathBuf,
     /// The recipe with all overrides, which the folder does not have before the training goes on.
     recipe: String,
+    /// The files of the folder.
+    contents: String,
 }
 
 impl<T: Task> Run<T> {
@@ -45,35 +56,39 @@ impl<T: Task> Run<T> {
 
     fn prepare_together(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
         ranks.agree(terms(request, ranks))?;
-        let run = if ranks.is_first() { Self::lead(request, ranks)? } else { Self::follow(request, ranks)? };
+        let (run, contents) =
+            if ranks.is_first() { Self::lead(request, ranks)? } else { Self::follow(request, ranks)? };
         // The first rank writes when all have read, for here they meet.
-        ranks.agree(vec![("run folder".into(), contents(run.folder.path())?)])?;
+        ranks.agree(vec![("run folder".into(), contents)])?;
         Ok(run)
     }
 
-    fn lead(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+    fn lead(request: &RunRequest, ranks: &Ranks) -> Result<(Self, String), T::Error> {
         let (run, others) = ranks.lead(|| Self::prepare_first(request, ranks));
         let run = run?;
         others.map_err(TrainingError::from)?;
         let path = run.folder.path();
         let folder = absolute(path).map_err(StorageError::io("find the folder", path))?;
-        let prepared = serde_json::to_vec(&Prepared { folder, recipe: run.recipe.to_toml()? });
-        ranks.show(prepared.map_err(TrainingError::file("name", path))?).map_err(TrainingError::from)?;
-        Ok(run)
+        let contents = contents(&run.folder)?;
+        let prepared = Prepared { folder, recipe: run.recipe.to_toml()?, contents: contents.clone() };
+        let prepared = serde_json::to_vec(&prepared).map_err(TrainingError::file("name", path))?;
+        ranks.show(prepared).map_err(TrainingError::from)?;
+        Ok((run, contents))
     }
 
-    fn follow(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+    fn follow(request: &RunRequest, ranks: &Ranks) -> Result<(Self, String), T::Error> {
         let prepared = ranks.shown().map_err(TrainingError::from)?;
-        let Prepared { folder: path, recipe } = serde_json::from_slice(&prepared)
+        let Prepared { folder: path, recipe, contents } = serde_json::from_slice(&prepared)
             .map_err(|error| TrainingError::from(InputError::new(error.to_string())))?;
-        let folder = ModelFolder::open(&path).map_err(|error| unseen(&error))?;
+        let (folder, contents) = seen(&path, &contents, PATIENCE)?;
         let recipe = read_text::<T>((&path.display().to_string(), &recipe), &[], &Table::new())?;
         recipe.training.check_device(&request.device)?;
         let corpus = T::DataModule::open(&recipe, &folder)?;
         let recipe = recipe.clone().over(corpus.batches_per_epoch(&recipe)?);
         let config = folder.read_config(T::NAME)?;
         let start = resume_point(&folder)?.unwrap_or_default();
-        Self::assemble(folder, Plan { recipe, corpus, config }, start, &request.device, ranks)
+        let run = Self::assemble(folder, Plan { recipe, corpus, config }, start, &request.device, ranks)?;
+        Ok((run, contents))
     }
 }
 
@@ -97,26 +112,43 @@ fn unseen(error: &StorageError) -> TrainingError {
         .into()
 }
 
-/// The files of a run by name, length and checksum, one a line: what tells this folder from another one of that name on another machine.
-fn contents(folder: &Path) -> Result<String, StorageError> {
-    let mut lines = files_in(folder).map_err(StorageError::io("read the folder", folder))?;
-    lines.sort_unstable();
-    Ok(lines.join("\n"))
+/// The folder of the first rank and its files, as soon as they are those that it tells of. When the `patience` is over, what is there then,
+/// or why nothing is.
+fn seen(path: &Path, expected: &str, patience: Duration) -> Result<(ModelFolder, String), TrainingError> {
+    let began = Instant::now();
+    loop {
+        let (found, is_over) = (look(path), began.elapsed() >= patience);
+        match found {
+            Ok(found) if found.1 == expected || is_over => return Ok(found),
+            Err(error) if is_over => return Err(unseen(&error)),
+            _ => thread::sleep(PAUSE),
+        }
+    }
 }
 
-fn files_in(folder: &Path) -> io::Result<Vec<String>> {
-    let mut lines = Vec::new();
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        let (name, path) = (entry.file_name().to_string_lossy().into_owned(), entry.path());
-        if name.starts_with('.') || !path.is_file() {
-            continue;
-        }
-        let mut bytes = Vec::new();
-        File::open(&path)?.take(TELLING).read_to_end(&mut bytes)?;
-        lines.push(format!("{name}: {} bytes, checksum {:08x}", entry.metadata()?.len(), crc32c::crc32c(&bytes)));
-    }
-    Ok(lines)
+fn look(path: &Path) -> Result<(ModelFolder, String), StorageError> {
+    // Reading the folder above it makes a file system in a network ask again for names that it believes to be missing.
+    let _ = path.parent().and_then(|parent| fs::read_dir(parent).ok()).map(Iterator::count);
+    let folder = ModelFolder::open(path)?;
+    let contents = contents(&folder)?;
+    Ok((folder, contents))
+}
+
+/// The files of a run by name, length and checksum, one a line: what tells this folder from another one of that name on another machine.
+/// What else is in the folder may differ, as a log does that grows.
+fn contents(folder: &ModelFolder) -> Result<String, StorageError> {
+    let line = |name: &str| {
+        let path = folder.path().join(name);
+        described(name, &path).map_err(StorageError::io("read", &path))
+    };
+    Ok(folder.files().into_iter().map(line).collect::<Result<Vec<_>, _>>()?.join("\n"))
+}
+
+fn described(name: &str, path: &Path) -> io::Result<String> {
+    let (file, mut bytes) = (File::open(path)?, Vec::new());
+    let length = file.metadata()?.len();
+    file.take(TELLING).read_to_end(&mut bytes)?;
+    Ok(format!("{name}: {length} bytes, checksum {:08x}", crc32c::crc32c(&bytes)))
 }
 
 #[cfg(test)]

@@ -245,16 +245,42 @@ fn a_rank_that_sees_another_folder_is_told() {
     let home = tempfile::tempdir().unwrap();
     let folder = |name: &str, text: &str| {
         let path = home.path().join(name);
-        fs::create_dir_all(path.join("checkpoints")).unwrap();
-        fs::write(path.join("recipe.toml"), text).unwrap();
-        fs::write(path.join(".lock"), text).unwrap();
-        contents(&path).unwrap()
+        filled(&path, text);
+        contents(&ModelFolder::open(&path).unwrap()).unwrap()
     };
-    assert_eq!(folder("a", "seed = 1"), folder("b", "seed = 1"));
-    assert_ne!(folder("a", "seed = 1"), folder("b", "seed = 2"));
-    assert!(folder("a", "seed = 1").starts_with("recipe.toml: 8 bytes, checksum "));
-    let error = unseen(&ModelFolder::open(home.path().join("none")).unwrap_err()).to_string();
+    let expected = folder("a", "seed = 1");
+    assert_eq!(expected, folder("b", "seed = 1"));
+    assert_ne!(expected, folder("b", "seed = 2"));
+    assert!(expected.lines().any(|line| line.starts_with("recipe.toml: 8 bytes, checksum ")), "{expected}");
+    // Where nothing else comes, it is compared with what the first rank has, or said not to be there.
+    let (other, found) = seen(&home.path().join("b"), &expected, Duration::ZERO).unwrap();
+    assert_eq!((other.path(), found), (&*home.path().join("b"), folder("b", "seed = 2")));
+    let error = seen(&home.path().join("none"), &expected, Duration::ZERO).unwrap_err().to_string();
     assert!(error.contains("there is no folder") && error.ends_with("name one by --out that all machines share"));
+}
+
+/// A run folder with what no run writes beside its recipe.
+fn filled(path: &Path, recipe: &str) {
+    fs::create_dir_all(path.join("checkpoints")).unwrap();
+    for (name, text) in [("recipe.toml", recipe), (".lock", recipe), ("config.json", "{}")] {
+        fs::write(path.join(name), text).unwrap();
+    }
+    fs::write(path.join("output.log"), path.display().to_string()).unwrap();
+}
+
+#[test]
+fn a_folder_that_comes_late_is_waited_for() {
+    let home = tempfile::tempdir().unwrap();
+    let [first, late] = ["first", "late"].map(|name| home.path().join(name));
+    filled(&first, "seed = 1");
+    let expected = contents(&ModelFolder::open(&first).unwrap()).unwrap();
+    thread::scope(|scope| {
+        let rank = scope.spawn(|| seen(&late, &expected, PATIENCE));
+        thread::sleep(PAUSE / 2);
+        filled(&late, "seed = 0");
+        filled(&late, "seed = 1");
+        assert_eq!(rank.join().unwrap().unwrap().1, expected);
+    });
 }
 
 /// Ctrl-C on any rank, here the last one.
