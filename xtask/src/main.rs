@@ -11,6 +11,8 @@ mod coverage;
 mod fixtures;
 mod fuzz;
 mod losses;
+mod mpi;
+mod ranks;
 mod sanitize;
 mod test;
 
@@ -43,6 +45,8 @@ enum Task {
     Coverage(coverage::Options),
     /// Build the book of docs/ with mdBook, its links checked and its pictures made on demand
     Book(book::Options),
+    /// Kill ranks of MPI at many moments, and train on two machines that are namespaces of this one
+    Ranks(ranks::Options),
     /// Compute the golden tensors anew with PyTorch
     Fixtures,
     /// Run the tests of `unsafe` code under AddressSanitizer and Miri, on a nightly compiler
@@ -59,6 +63,7 @@ fn main() -> ExitCode {
         Task::Fuzz(options) => fuzz::search(&options),
         Task::Coverage(options) => coverage::measure(&options),
         Task::Book(options) => book::make(&options),
+        Task::Ranks(options) => ranks::prove(&options),
         Task::Fixtures => fixtures::regenerate(),
         Task::Sanitize(options) => sanitize::run_selected(&options),
     };

@@ -45,22 +45,27 @@ pub(super) struct Questions {
     pub(super) run: PathBuf,
 }
 
+/// Questions whose answer is the name behind `saw`.
+pub(super) fn write_splits(data: &Path) {
+    fs::create_dir_all(data).unwrap();
+    let line = |i: usize| {
+        let [one, two] = [["ada", "rose", "ida"][i % 3], ["tom", "jim", "ben", "max"][i % 4]];
+        let context = format!("{}{one} saw {two} today", "then ".repeat(i % 3));
+        let answers = json!({"text": [two], "answer_start": [context.find(two)]});
+        format!("{}\n", json!({"question": "who was seen ?", "context": context, "answers": answers}))
+    };
+    for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
+        fs::write(data.join(format!("{split}.jsonl")), lines.map(line).collect::<String>()).unwrap();
+    }
+}
+
 /// The shared reader: the answer is the name behind `saw`.
 pub(super) fn questions() -> &'static Questions {
     static QUESTIONS: LazyLock<Questions> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("answering");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests
         let [data, recipe, run] = ["data", "tiny.toml", "run"].map(|name| home.join(name));
-        fs::create_dir_all(&data).unwrap();
-        let line = |i: usize| {
-            let [one, two] = [["ada", "rose", "ida"][i % 3], ["tom", "jim", "ben", "max"][i % 4]];
-            let context = format!("{}{one} saw {two} today", "then ".repeat(i % 3));
-            let answers = json!({"text": [two], "answer_start": [context.find(two)]});
-            format!("{}\n", json!({"question": "who was seen ?", "context": context, "answers": answers}))
-        };
-        for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
-            fs::write(data.join(format!("{split}.jsonl")), lines.map(line).collect::<String>()).unwrap();
-        }
+        write_splits(&data);
         fs::write(&recipe, RECIPE).unwrap();
         firelight(train(&recipe, &data, &run)).succeeds();
         Questions { data, recipe, run }

@@ -49,20 +49,25 @@ pub(super) struct Texts {
     pub(super) run: PathBuf,
 }
 
+/// Texts of which one word decides.
+pub(super) fn write_splits(data: &Path) {
+    fs::create_dir_all(data).unwrap();
+    let line = |i: usize| {
+        let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
+        format!("a {word} film{}\t{label}\n", " and more".repeat(i % 4))
+    };
+    for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
+        fs::write(data.join(format!("{split}.tsv")), lines.map(line).collect::<String>()).unwrap();
+    }
+}
+
 /// The shared classifier: one word decides.
 pub(super) fn texts() -> &'static Texts {
     static TEXTS: LazyLock<Texts> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("classification");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests
         let [data, recipe, run] = ["data", "tiny.toml", "run"].map(|name| home.join(name));
-        fs::create_dir_all(&data).unwrap();
-        let line = |i: usize| {
-            let (word, label) = if i.is_multiple_of(2) { ("fine", "good") } else { ("dull", "bad") };
-            format!("a {word} film{}\t{label}\n", " and more".repeat(i % 4))
-        };
-        for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
-            fs::write(data.join(format!("{split}.tsv")), lines.map(line).collect::<String>()).unwrap();
-        }
+        write_splits(&data);
         fs::write(&recipe, RECIPE).unwrap();
         firelight(train(&recipe, &data, &run)).succeeds();
         Texts { data, recipe, run }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::support::{Finished, Model, command, contents, finish, firelight, model, train};
+use crate::support::{Finished, Model, command, contents, finish, firelight, model, timeless, train};
 
 /// Random moments of a run at which it is killed.
 const MOMENTS: usize = 20;
 
 /// Repeats the moments of an earlier test: the seed that it printed.
-const SEED: &str = "FIRELIGHT_CRASH_SEED";
+pub(super) const SEED: &str = "FIRELIGHT_CRASH_SEED";
 
 /// Dropout and shuffling on, a moving average, two batches a step, and something to write after almost every step.
 const BUSY: [&str; 14] = [
@@ -43,8 +43,7 @@ fn remains(out: &Path) -> Vec<(String, Vec<u8>)> {
     let names = files.map(str::to_string).into_iter().chain(last);
     let mut remains: Vec<_> = names.map(|name| (name.clone(), fs::read(out.join(&name)).unwrap())).collect();
     let metrics = fs::read_to_string(out.join("metrics.jsonl")).unwrap();
-    let timeless = |line: &str| line.split(",\"tokens_per_second\"").next().unwrap_or(line).to_string();
-    remains.push(("metrics.jsonl".into(), metrics.lines().map(timeless).collect::<Vec<_>>().join("\n").into_bytes()));
+    remains.push(("metrics.jsonl".into(), timeless(&metrics).into_bytes()));
     remains
 }
 
@@ -76,8 +75,13 @@ fn resumes_to(expected: &[(String, Vec<u8>)], out: &Path, killed: &str) {
     fs::remove_dir_all(out).unwrap();
 }
 
+/// The seed of an earlier test, or another one each time.
+pub(super) fn seed() -> u64 {
+    std::env::var(SEED).map_or_else(|_| RandomState::new().hash_one(MOMENTS), |seed| seed.parse().unwrap())
+}
+
 /// Numbers from 0 to 1 that a seed decides over: xorshift64 (Marsaglia 2003, Xorshift RNGs, §3).
-fn moments(seed: u64) -> impl Iterator<Item = f64> {
+pub(super) fn moments(seed: u64) -> impl Iterator<Item = f64> {
     let mut state = seed.max(1);
     std::iter::repeat_with(move || {
         state ^= state << 13;
@@ -96,7 +100,7 @@ fn a_run_killed_at_any_moment_resumes_to_the_same_bytes() {
     let mut duration = began.elapsed();
     let expected = remains(&peaceful);
 
-    let seed = std::env::var(SEED).map_or_else(|_| RandomState::new().hash_one(MOMENTS), |seed| seed.parse().unwrap());
+    let seed = seed();
     eprintln!("the moments of the kills: {SEED}={seed}");
     let mut cut_short = 0;
     for moment in moments(seed).take(5 * MOMENTS) {

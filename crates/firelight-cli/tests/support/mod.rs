@@ -151,6 +151,12 @@ pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
+/// The lines of `metrics.jsonl` without what tells the time.
+pub(crate) fn timeless(metrics: &str) -> String {
+    let timeless = |line: &str| line.split(",\"tokens_per_second\"").next().unwrap_or(line).to_string();
+    metrics.lines().map(timeless).collect::<Vec<_>>().join("\n")
+}
+
 /// All files of a folder with their bytes.
 pub(crate) fn contents(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = entries(folder)

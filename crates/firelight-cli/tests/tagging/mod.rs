@@ -45,21 +45,26 @@ pub(super) struct Sentences {
     pub(super) run: PathBuf,
 }
 
+/// Sentences in which the word in front of a name decides.
+pub(super) fn write_splits(data: &Path) {
+    fs::create_dir_all(data).unwrap();
+    let sentence = |i: usize| {
+        let (verb, kind) = if i.is_multiple_of(2) { ("in", "LOC") } else { ("saw", "PER") };
+        let name = ["Ada", "Lima", "Rose"][i / 2 % 3];
+        format!("she\tO\n{verb}\tO\n{name}\tB-{kind}\nHill\tI-{kind}\n{}\n", "today\tO\n".repeat(i % 4))
+    };
+    for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
+        fs::write(data.join(format!("{split}.conll")), lines.map(sentence).collect::<String>()).unwrap();
+    }
+}
+
 /// The shared tagger: the word in front decides whether a name is that of a person or of a place.
 pub(super) fn sentences() -> &'static Sentences {
     static SENTENCES: LazyLock<Sentences> = LazyLock::new(|| {
         let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tagging");
         let _ = fs::remove_dir_all(&home); // of an earlier run of the tests
         let [data, recipe, run] = ["data", "tiny.toml", "run"].map(|name| home.join(name));
-        fs::create_dir_all(&data).unwrap();
-        let sentence = |i: usize| {
-            let (verb, kind) = if i.is_multiple_of(2) { ("in", "LOC") } else { ("saw", "PER") };
-            let name = ["Ada", "Lima", "Rose"][i / 2 % 3];
-            format!("she\tO\n{verb}\tO\n{name}\tB-{kind}\nHill\tI-{kind}\n{}\n", "today\tO\n".repeat(i % 4))
-        };
-        for (split, lines) in [("train", 0..40), ("dev", 40..52), ("test", 52..60)] {
-            fs::write(data.join(format!("{split}.conll")), lines.map(sentence).collect::<String>()).unwrap();
-        }
+        write_splits(&data);
         fs::write(&recipe, RECIPE).unwrap();
         firelight(train(&recipe, &data, &run)).succeeds();
         Sentences { data, recipe, run }

@@ -7,9 +7,7 @@ use firelight::kernels::assert_close;
 use serde_json::Value;
 
 use crate::USER;
-use crate::support::{
-    Finished, Model, command, contents, evaluate, finish, firelight, in_a_terminal, model, text, train, train_with,
-};
+use crate::support::{Finished, Model, contents, evaluate, firelight, in_a_terminal, model, text, train, train_with};
 
 /// Trains on these bytes as the data file.
 fn train_on(bytes: &[u8]) -> Finished {
@@ -38,17 +36,6 @@ fn overrides_reach_the_recipe_of_the_run() {
     }
     let steps = fs::read_to_string(scratch.path().join("metrics.jsonl")).unwrap();
     assert_eq!(steps.lines().filter(|line| line.contains("\"gradient_norm\"")).count(), 3);
-}
-
-/// As `mpirun` starts a command that was built without MPI.
-#[cfg(not(feature = "mpi"))]
-#[test]
-fn one_of_several_processes_is_told_what_to_build() {
-    let scratch = Model::scratch();
-    let mut rank = command(train(model(), &scratch.path().join("run")));
-    rank.env("OMPI_COMM_WORLD_RANK", "0").env("OMPI_COMM_WORLD_SIZE", "4");
-    finish(rank).fails(USER, &["one of 4 (OMPI_COMM_WORLD_SIZE=4)", "--features mpi", "libopenmpi-dev"]);
-    assert!(!scratch.path().join("run").exists());
 }
 
 /// The training losses of a run.

@@ -24,7 +24,7 @@ pub(super) struct Images {
 }
 
 /// Bright above or bright below, 12 images each, which differ in how bright they are.
-fn write_images(folder: &Path) {
+pub(super) fn write_images(folder: &Path) {
     for (class, name) in ["above", "below"].iter().enumerate() {
         fs::create_dir_all(folder.join(name)).unwrap();
         for i in 0..12 {
