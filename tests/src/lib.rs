@@ -166,6 +166,11 @@ pub struct Pairs;
 #[doc = include_str!("../../docs/how-to/records.md")]
 pub struct Records;
 
+/// What more ranks bring.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/scaling.md")]
+pub struct Scaling;
+
 /// Scores of texts.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/score.md")]
