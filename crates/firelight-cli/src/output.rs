@@ -49,9 +49,18 @@ pub(crate) fn note(remark: Arguments) {
     let _ = writeln!(io::stderr().lock(), "{remark}");
 }
 
+/// Whether results on stdout may have colours: where it is a terminal and `NO_COLOR` is not set.
+pub(crate) fn has_colours() -> bool {
+    io::stdout().is_terminal() && is_colour_welcome()
+}
+
+fn is_colour_welcome() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
 /// Writes a remark beside the results to stderr, dim where that is a terminal and `NO_COLOR` is not set.
 pub(crate) fn aside(remark: Arguments) {
-    let is_dim = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    let is_dim = io::stderr().is_terminal() && is_colour_welcome();
     let (dim, plain) = if is_dim { ("\x1b[2m", "\x1b[0m") } else { ("", "") };
     let _ = writeln!(io::stderr().lock(), "{dim}{remark}{plain}");
 }

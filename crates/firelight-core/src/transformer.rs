@@ -276,6 +276,21 @@ impl<L: Layer + 'static> Transformer<L> {
         self.blocks.iter().cycle().take(self.n_layers)
     }
 
+    /// Who sees whom in layer `index`, counted from 0, before padding and documents.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_core::{AttentionPattern, TransformerConfig};
+    ///
+    /// let patterns = vec![AttentionPattern::Causal, AttentionPattern::SlidingWindow { left: 1, right: 0 }];
+    /// let stack = TransformerConfig::new(16, 4, 2).with_patterns(patterns).init(&Device::flex());
+    /// assert_eq!(stack.rule(0).grid(0, 3), "#..\n##.\n###\n");
+    /// assert_eq!(stack.rule(1).grid(0, 3), "#..\n##.\n.##\n");
+    /// ```
+    pub fn rule(&self, index: usize) -> PairRule {
+        self.patterns[index % self.patterns.len()].rule()
+    }
+
     /// What layer `index` remembers of its past.
     fn state(&self, index: usize, capacity: usize) -> Box<dyn State> {
         self.blocks[index % self.blocks.len()].state(&self.rule(index), capacity)
@@ -284,11 +299,6 @@ impl<L: Layer + 'static> Transformer<L> {
     /// The same, of all tokens where it can.
     fn full_state(&self, index: usize, capacity: usize) -> Box<dyn State> {
         self.blocks[index % self.blocks.len()].full_state(capacity)
-    }
-
-    /// Who sees whom in layer `index`.
-    fn rule(&self, index: usize) -> PairRule {
-        self.patterns[index % self.patterns.len()].rule()
     }
 
     /// # Panics

@@ -41,6 +41,11 @@ pub fn shown(label: &str) -> String {
     label.chars().map(sign).collect()
 }
 
+/// Words in characters that can be seen, with the spaces between them as they are.
+pub(crate) fn shown_words(words: &str) -> String {
+    words.split(' ').map(shown).collect::<Vec<_>>().join(" ")
+}
+
 fn sign(character: char) -> String {
     match character {
         ' ' => '\u{2423}'.into(),

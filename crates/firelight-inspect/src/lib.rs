@@ -11,6 +11,10 @@
 //! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table.rs) scores all heads, and [`prune_heads`] (prune.rs) takes some
 //! out; [`PatchGrid`] (patch.rs) finds where two texts part, and [`ProbeTable`] (probe_table.rs) what can be read off each layer.
 //!
+//! And of structure, drawn as a [`Figure`] of [`HeatMap`]s (figure/) on the same page, as SVG, PNG or text: [`position_figure`] and
+//! [`scheme_figure`] (positions.rs), [`mask_figure`] (mask.rs) of the [`stacks`](fn@stacks) of any model (stacks.rs), [`embedding_figure`]
+//! (embeddings.rs); and [`SplitText`] (tokens.rs), a text in its tokens.
+//!
 //! A weight says how much of a token's value another token takes in one head. It is no proof of what a model relies on.
 //!
 //! ```
@@ -25,34 +29,46 @@
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod asked;
+mod embeddings;
 mod explain;
+mod figure;
 mod head_table;
 mod labels;
 mod maps;
+mod mask;
 mod models;
 mod page;
 mod patch;
+mod positions;
 mod probe_table;
 mod prune;
 mod raster;
 mod scale;
 mod selection;
+mod stacks;
 mod svg;
 mod terminal;
 mod text_model;
+mod tokens;
 
 pub use asked::Asked;
+pub use embeddings::{EmbeddingQuestion, embedding_figure};
 pub use explain::{Explanation, Step, Table, TableKind, explain, worked_examples};
+pub use figure::{ColourScale, Figure, HeatMap};
 pub use head_table::{HeadScore, HeadTable, ScoredHead};
 pub use labels::{shown, token_labels};
 pub use maps::{AttentionKind, AttentionMaps, Map, Picture};
+pub use mask::{layers_to_reach, mask_figure};
 pub use models::{Attends, open};
 pub use page::page;
 pub use patch::{PatchGrid, PatchQuestion};
+pub use positions::{position_figure, scheme_figure};
 pub use probe_table::{ProbeTable, ProbedLayer};
 pub use prune::prune_heads;
 pub use raster::picture;
 pub use selection::Selection;
+pub use stacks::{ModelStack, stacks};
 pub use svg::svg;
 pub use terminal::text;
 pub use text_model::{ReadText, TextModel};
+pub use tokens::{SplitText, TextToken};

@@ -6,12 +6,12 @@ use burn::tensor::Tensor;
 use firelight_core::Pass;
 use firelight_core::inspect::{Columns, restoration};
 use firelight_storage::{InputError, TaskError, shortened};
-use maud::{DOCTYPE, PreEscaped, html};
+use maud::{PreEscaped, html};
 use serde_json::{Value, json};
 
 use crate::head_table::layer_of;
 use crate::labels::{escaped, shown};
-use crate::page::{POLICY, STYLE};
+use crate::page::frame;
 use crate::scale::colour;
 use crate::svg;
 use crate::terminal::{WIDTH, fitted, push_line, wide};
@@ -165,24 +165,12 @@ impl PatchGrid {
 
     /// As one file of HTML that loads nothing: the picture, with its numbers under the pointer.
     pub fn to_page(&self, title: &str) -> String {
-        let page = html! {
-            (DOCTYPE)
-            html lang="en" {
-                head {
-                    meta charset="utf-8";
-                    meta http-equiv="Content-Security-Policy" content=(POLICY);
-                    meta name="viewport" content="width=device-width, initial-scale=1";
-                    title { (title) }
-                    style { (PreEscaped(STYLE)) }
-                }
-                body {
-                    h1 { (title) }
-                    p.hint { "A row is a layer, a column a token. 1: this token behind this layer carries all that makes the answer differ." }
-                    div style="overflow: auto" { (PreEscaped(self.to_svg())) }
-                }
-            }
+        let hint = "A row is a layer, a column a token. 1: this token behind this layer carries all that makes the answer differ.";
+        let body = html! {
+            p.hint { (hint) }
+            div style="overflow: auto" { (PreEscaped(self.to_svg())) }
         };
-        page.into_string()
+        frame(title, "", &body)
     }
 }
 

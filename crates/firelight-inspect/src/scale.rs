@@ -32,13 +32,61 @@ pub(crate) const DARK: [Colour; 9] = [
     [234, 243, 255],
 ];
 
+/// Below 0 on light paper: the same steps of lightness at hue 60. People with any form of colour blindness tell blue from orange.
+const WARM_LIGHT: [Colour; 9] = [
+    [254, 249, 245],
+    [246, 214, 188],
+    [239, 177, 127],
+    [229, 139, 53],
+    [199, 111, 2],
+    [161, 89, 1],
+    [126, 68, 0],
+    [91, 49, 6],
+    [50, 35, 22],
+];
+
+/// Below 0 on a dark screen.
+const WARM_DARK: [Colour; 9] = [
+    [37, 23, 10],
+    [75, 38, 0],
+    [109, 58, 0],
+    [146, 80, 0],
+    [183, 102, 1],
+    [217, 128, 39],
+    [236, 164, 102],
+    [244, 202, 169],
+    [252, 239, 230],
+];
+
+/// What colours stand on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Paper {
+    Light,
+    Dark,
+}
+
+/// The colour of a share from -1 to 1: blue above 0, orange below it.
+pub(crate) fn signed_colour(share: f32, paper: Paper) -> Colour {
+    let steps = match (paper, share < 0.0) {
+        (Paper::Light, false) => &LIGHT,
+        (Paper::Light, true) => &WARM_LIGHT,
+        (Paper::Dark, false) => &DARK,
+        (Paper::Dark, true) => &WARM_DARK,
+    };
+    between(steps, share.abs())
+}
+
 /// The colour of a share from 0 to 1 on light paper.
 pub(crate) fn colour(share: f32) -> Colour {
-    let place = share.clamp(0.0, 1.0) * (LIGHT.len() - 1) as f32;
-    let low = (place as usize).min(LIGHT.len() - 2);
+    between(&LIGHT, share)
+}
+
+fn between(steps: &[Colour; 9], share: f32) -> Colour {
+    let place = share.clamp(0.0, 1.0) * (steps.len() - 1) as f32;
+    let low = (place as usize).min(steps.len() - 2);
     let part = place - low as f32;
     std::array::from_fn(|channel| {
-        let [from, to] = [LIGHT[low], LIGHT[low + 1]].map(|colour| f32::from(colour[channel]));
+        let [from, to] = [steps[low], steps[low + 1]].map(|colour| f32::from(colour[channel]));
         (from + part * (to - from)).round() as u8
     })
 }
@@ -72,5 +120,17 @@ mod tests {
             (a.max(b) + 0.05) / (a.min(b) + 0.05)
         };
         assert!(contrast(LIGHT) > 7.0 && contrast(DARK) > 7.0);
+    }
+
+    #[test]
+    fn numbers_below_0_are_as_light_as_those_above_and_warm_instead_of_cold() {
+        for (cold, warm) in [(LIGHT, WARM_LIGHT), (DARK, WARM_DARK)] {
+            for (cold, warm) in cold.into_iter().zip(warm) {
+                assert!((luminance(cold) - luminance(warm)).abs() < 0.02, "{cold:?} {warm:?}");
+                assert!(warm[0] > warm[2] && cold[2] > cold[0], "{cold:?} {warm:?}");
+            }
+        }
+        assert_eq!(signed_colour(-1.0, Paper::Light), WARM_LIGHT[8]);
+        assert_eq!([signed_colour(0.5, Paper::Light), signed_colour(0.5, Paper::Dark)], [LIGHT[4], DARK[4]]);
     }
 }

@@ -10,13 +10,14 @@ pub(crate) const WIDTH: usize = 80;
 
 /// The longest label beside a row, and letters of a label above a column.
 const BESIDE: usize = 12;
-const ABOVE: usize = 8;
+pub(crate) const ABOVE: usize = 8;
 
 /// Columns of a weight.
 const CELL: usize = 2;
 
 /// From no weight to the whole of it.
-const SHADES: [&str; 5] = ["  ", "\u{2591}\u{2591}", "\u{2592}\u{2592}", "\u{2593}\u{2593}", "\u{2588}\u{2588}"];
+pub(crate) const SHADES: [&str; 5] =
+    ["  ", "\u{2591}\u{2591}", "\u{2592}\u{2592}", "\u{2593}\u{2593}", "\u{2588}\u{2588}"];
 
 /// The last layer of each kind, in the mean of its heads, as shaded blocks: a row for each token that reads, a column for each that is
 /// read. Keys that do not fit beside each other follow below.
@@ -49,7 +50,7 @@ fn of_kind(maps: &AttentionMaps) -> Option<String> {
     let beside = rows.iter().map(|label| wide(label)).max().unwrap_or(0);
     let together = (WIDTH - beside - 1) / CELL;
     for (panel, keys) in columns.chunks(together).enumerate() {
-        above(&mut found, keys, beside);
+        above(&mut found, keys, [beside, CELL]);
         block(&mut found, &rows, (&mean, panel * together, keys.len()), beside);
     }
     // Writing into a string cannot fail.
@@ -57,13 +58,13 @@ fn of_kind(maps: &AttentionMaps) -> Option<String> {
     Some(found)
 }
 
-/// The labels of keys, letter below letter, ending above their columns.
-fn above(found: &mut String, keys: &[Vec<char>], beside: usize) {
+/// The labels of keys, letter below letter, ending above their columns: `beside` columns of labels of rows, and `cell` for each key.
+pub(crate) fn above(found: &mut String, keys: &[Vec<char>], [beside, cell]: [usize; 2]) {
     let height = keys.iter().map(Vec::len).max().unwrap_or(0);
     for line in 0..height {
         let letter = |label: &Vec<char>| match (line + label.len()).checked_sub(height) {
-            Some(place) => padded(&label[place..=place], CELL),
-            None => " ".repeat(CELL),
+            Some(place) => padded(&label[place..=place], cell),
+            None => " ".repeat(cell),
         };
         push_line(found, &format!("{} {}", " ".repeat(beside), keys.iter().map(letter).collect::<String>()));
     }

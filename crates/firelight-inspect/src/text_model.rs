@@ -1,5 +1,6 @@
 //! Models of one text whose passes are measured: language models and text encoders.
 
+use std::ops::Range;
 use std::path::Path;
 
 use burn::module::Module;
@@ -103,6 +104,45 @@ impl TextModel {
         check_length("text, with the tokens around it,", ids.len(), longest)?;
         let labels = token_labels(self.tokenizer(), &ids);
         Ok(ReadText { ids, labels, second_from })
+    }
+
+    /// The places of the tokens that hold a stretch of the bytes of a text, which was [read](Self::read).
+    ///
+    /// # Errors
+    /// If no token does, as in a pair of texts.
+    pub(crate) fn tokens_of(
+        &self,
+        read: &ReadText,
+        text: &str,
+        stretch: &Range<usize>,
+    ) -> Result<Vec<usize>, TaskError> {
+        let prompt = self.prompt();
+        let tokens = self.tokenizer().encode_with_offsets(&[prompt, text].concat())?;
+        let ids: Vec<u32> = tokens.iter().map(|(id, _)| *id).collect();
+        let front = (0..read.ids.len()).find(|front| read.ids[*front..].starts_with(&ids));
+        let [begin, end] = [stretch.start, stretch.end].map(|place| place + prompt.len());
+        let held: Vec<usize> = match front {
+            None => Vec::new(),
+            Some(front) => {
+                let held = tokens.iter().zip(front..).filter(|((_, bytes), _)| bytes.start < end && bytes.end > begin);
+                held.map(|(_, place)| place).collect()
+            }
+        };
+        match held.is_empty() {
+            false => Ok(held),
+            true => {
+                let problem = format!("no tokens of the text \"{}\" can be told to be the word", shortened(text));
+                Err(InputError::new(problem).advise("give a single text without a tab").into())
+            }
+        }
+    }
+
+    /// What stands in front of every text; empty for most models.
+    fn prompt(&self) -> &str {
+        match &self.reader {
+            Reader::Language(..) => "",
+            Reader::Encoder(embedder, _) => embedder.prompt(),
+        }
     }
 
     /// The output of the stack, `[1, T, D]`.

@@ -4,7 +4,7 @@ use burn::tensor::{Device, Int, Tensor, TensorData};
 use firelight_classification::{Embedder, TextEncoderConfig, TextVocabulary};
 use firelight_core::{Pass, SequenceInput, Trace, TransformerConfig, VisionTransformerConfig};
 use firelight_data::{Image, ImageShape, Tokenizer, TokenizerConfig};
-use firelight_inspect::{Asked, Attends, AttentionKind, AttentionMaps, open, text};
+use firelight_inspect::{Asked, Attends, AttentionKind, AttentionMaps, open, position_figure, stacks, text};
 use firelight_language::{LanguageModelConfig, TextGenerator};
 use firelight_seq2seq::{Seq2SeqConfig, Translator, Vocabulary};
 use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
@@ -175,7 +175,14 @@ fn a_run_of_images_is_opened_and_shows_its_patches_and_rollout() {
 
     let text = open(folder.path(), &Checkpoint::Last, &device).unwrap().attention(&Asked::about("a")).unwrap_err();
     assert!(text.is_user_error() && text.to_string().contains("--text is not for a model of images"), "{text}");
+    let found = stacks(folder.path(), &Checkpoint::Last, &device).unwrap();
+    assert_eq!((found.len(), found[0].name, found[0].n_layers()), (1, "model", 2));
+    let places = position_figure(&found, None, &device).unwrap();
+    assert_eq!((places.maps.len(), places.maps[0].rows.len()), (2, maps.keys.len()));
+    let long = position_figure(&found, Some(9), &device).unwrap_err().to_string();
+    assert!(long.contains("--length = 9 is more than the"), "{long}");
     folder.write_config("knitting", &config).unwrap();
+    assert!(stacks(folder.path(), &Checkpoint::Last, &device).unwrap_err().to_string().contains("\"knitting\""));
     let unknown = open(folder.path(), &Checkpoint::Last, &device).err().unwrap().to_string();
     assert!(unknown.contains("the task \"knitting\""), "{unknown}");
 }

@@ -2,13 +2,13 @@
 
 use burn::module::Param;
 use burn::tensor::{Device, Tensor, TensorData};
-use firelight_classification::{Embedder, TextEncoderConfig, TextVocabulary};
+use firelight_classification::{Embedder, TextEncoderConfig, TextVocabulary, cosine_similarities};
 use firelight_core::{Hooks, Mixer, Pass, PositionConfig, Projection, SequenceInput, Weight};
 use firelight_data::labelled::LabelledText;
 use firelight_data::{Tokenizer, TokenizerConfig, right_padded};
 use firelight_inspect::{
-    Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, ProbeTable, Table, TableKind, TextModel, explain,
-    prune_heads,
+    EmbeddingQuestion, Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, ProbeTable, Table, TableKind,
+    TextModel, embedding_figure, explain, prune_heads,
 };
 use firelight_language::{LanguageModel, LanguageModelConfig, TASK, TextGenerator};
 use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
@@ -227,4 +227,57 @@ fn a_pruned_run_is_read_back_with_smaller_matrices_and_the_same_output() {
     assert!(message(&[[2, 0]]).contains("no layer 2 in the model: choose from 0 to 1"));
     assert!(message(&[[0, 5]]).contains("n_heads = 2"));
     assert!(message(&[[1, 0], [1, 1]]).contains("no head would be left"));
+}
+
+#[test]
+fn the_vectors_of_a_word_are_the_means_over_its_tokens() {
+    let model = language();
+    let texts = ["the fox", "a fox ran"];
+    for layer in [None, Some(0), Some(1)] {
+        let question = EmbeddingQuestion { word: Some("fox"), layer };
+        let map = embedding_figure(&model, &texts, &question).unwrap().maps.remove(0);
+        assert_eq!((&map.rows[0][..], &map.rows[1][..]), ("1: the fox", "2: a fox ran"));
+        let vectors = [(texts[0], 4), (texts[1], 2)].map(|(text, from)| {
+            let read = model.read(text).unwrap();
+            let hidden: Tensor<3> = match layer {
+                None => model.hidden(&read, &mut Pass::default()),
+                Some(layer) => {
+                    let path = format!("blocks.{layer}.output");
+                    let mut hooks = Hooks::new().record(path.as_str());
+                    let (_, found) = hooks.run(|pass| model.hidden(&read, pass)).unwrap();
+                    found.get(&path).unwrap()
+                }
+            };
+            hidden.narrow(1, from, 3).mean_dim(1).try_into_vec_as::<f32>().unwrap()
+        });
+        let expected = cosine_similarities(&vectors, &vectors);
+        assert!(near(&map.values, &expected), "{:?} is not {expected:?}", map.values);
+    }
+}
+
+#[test]
+fn encoders_compare_the_tokens_of_a_word_between_those_around_the_text() {
+    let model = encoder();
+    let question = EmbeddingQuestion { word: Some("bank"), layer: None };
+    let map = embedding_figure(&model, &["a bank near the bank"], &question).unwrap().maps.remove(0);
+    assert_eq!(map.rows, ["1: a bank near the ", "2:  near the bank"].map(String::from));
+    let all = embedding_figure(&model, &["a b"], &EmbeddingQuestion::default()).unwrap().maps.remove(0);
+    assert_eq!(all.rows.len(), model.read("a b").unwrap().ids.len());
+    let means = |values: &[Vec<f64>], row: usize| values[row][row];
+    assert!((means(&all.values, 0) - 1.0).abs() < 1e-5 && (means(&map.values, 1) - 1.0).abs() < 1e-5);
+}
+
+#[test]
+fn words_and_layers_that_are_not_there_are_told() {
+    let model = language();
+    let fails = |texts: &[&str], word, layer| {
+        embedding_figure(&model, texts, &EmbeddingQuestion { word, layer }).unwrap_err().to_string()
+    };
+    let part = fails(&["a fox", "foxes"], Some("fox"), None);
+    assert!(part.contains("the word \"fox\" does not stand in the text \"foxes\""), "{part}");
+    let layer = fails(&["a fox"], None, Some(2));
+    assert!(layer.contains("no layer 2 in the model: choose from 0 to 1"), "{layer}");
+    let long = fails(&["a text of 17 byte"], None, None);
+    assert!(long.contains("17 tokens, but the model reads 16"), "{long}");
+    assert!(fails(&[], None, None).contains("the number of vectors = 0"));
 }

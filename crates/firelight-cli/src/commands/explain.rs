@@ -1,15 +1,11 @@
 //! `firelight explain`: the numbers of attention step by step, those of a text in a model or those of worked examples.
 
-use std::path::PathBuf;
-
 use anyhow::{Result, ensure};
 use firelight::inspect::{self, Explanation, TextModel};
-use firelight::storage::write_atomic;
 
-use super::out_file;
+use super::drawing::{Drawing, Format};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
-use crate::output;
 
 /// What stands in the place of a model for the examples.
 const DEMO: &str = "demo";
@@ -38,26 +34,15 @@ pub(crate) struct Explain {
     /// Head to show, counted from 0; by default all
     #[arg(long, value_name = "N")]
     head: Option<usize>,
-    /// Page to write, which ends in .html; without it, text is printed
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Replace the file if it exists
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    drawing: Drawing,
 }
 
 impl Explain {
     pub(crate) fn run(self) -> Result<()> {
-        self.out.as_deref().map(|out| out_file::ending(out, self.force, &["html"])).transpose()?;
+        let format = self.drawing.format(&[Format::Page])?;
         let found = if self.model.is_called(DEMO) { self.demo()? } else { self.of_model()? };
-        match &self.out {
-            None => Ok(output::print(&found.to_text())?),
-            Some(out) => {
-                write_atomic(out, found.to_page())?;
-                output::note(format_args!("wrote {}", out.display()));
-                Ok(())
-            }
-        }
+        self.drawing.show(if format == Format::Text { found.to_text().into() } else { found.to_page().into() })
     }
 
     fn demo(&self) -> Result<Explanation> {

@@ -1,6 +1,5 @@
 //! The commands, one file each: an argument type with a `run` method that calls the library and prints.
 
-mod attention;
 mod average;
 mod bench;
 mod cache_type;
@@ -12,6 +11,7 @@ mod completions;
 mod compressing;
 mod contrasting;
 mod devices;
+mod drawing;
 mod embed;
 mod embedder;
 mod evaluate;
@@ -28,8 +28,8 @@ mod inspect;
 mod long_texts;
 mod man;
 mod merge;
-mod out_file;
 mod patch;
+mod pattern;
 mod precision;
 mod probe;
 mod prune_heads;

@@ -1,14 +1,11 @@
 //! `firelight patch`: activation patching between two texts.
 
-use std::path::PathBuf;
-
 use anyhow::Result;
 use firelight::inspect::{PatchGrid, PatchQuestion, TextModel};
-use firelight::storage::{shortened, write_atomic};
+use firelight::storage::shortened;
 
-use super::out_file;
+use super::drawing::{Drawing, Format};
 use super::trained_model::TrainedModel;
-use crate::output;
 
 const EXAMPLES: &str = "\
 Example:
@@ -38,28 +35,21 @@ pub(crate) struct Patch {
     /// Print one line of JSON
     #[arg(long, conflicts_with = "out")]
     json: bool,
-    /// File to write, which ends in .html or .svg; without it, text is printed
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Replace the file if it exists
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    drawing: Drawing,
 }
 
 impl Patch {
     pub(crate) fn run(self) -> Result<()> {
-        let ending = self.out.as_deref().map(|out| out_file::ending(out, self.force, &["html", "svg"])).transpose()?;
+        let format = self.drawing.format(&[Format::Page, Format::Svg])?;
         let model = self.model.load(|folder, checkpoint, device| TextModel::open(&folder, checkpoint, device))?;
         let Self { clean, corrupted, answer, wrong, .. } = &self;
         let grid = PatchGrid::measure(&model, &PatchQuestion { clean, corrupted, answer, wrong })?;
-        let Some(out) = &self.out else {
-            let shown = if self.json { format!("{}\n", grid.to_json()) } else { grid.to_text() };
-            return Ok(output::print(&shown)?);
-        };
-        let title = format!("Activation patching: {}", shortened(clean));
-        let drawn = if ending.as_deref() == Some("svg") { grid.to_svg() } else { grid.to_page(&title) };
-        write_atomic(out, drawn)?;
-        output::note(format_args!("wrote {}", out.display()));
-        Ok(())
+        self.drawing.show(match format {
+            Format::Text if self.json => format!("{}\n", grid.to_json()).into(),
+            Format::Svg => grid.to_svg().into(),
+            Format::Page => grid.to_page(&format!("Activation patching: {}", shortened(clean))).into(),
+            _ => grid.to_text().into(),
+        })
     }
 }

@@ -44,6 +44,11 @@ impl TrainedModel {
         self.model.as_os_str() == name
     }
 
+    /// What the user called it, where that is text: it may name something else than a model.
+    pub(super) fn called(&self) -> Option<&str> {
+        self.model.to_str()
+    }
+
     /// The device that was asked for, of a command without a model.
     pub(super) fn chosen_device(&self) -> Result<Device> {
         Ok(device::choose(self.device.as_deref())?.device)

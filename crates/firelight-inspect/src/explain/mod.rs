@@ -166,7 +166,7 @@ fn beginning(ids: &[u32], tokens: &[String], embedding: Vec<Vec<f64>>) -> Vec<St
 }
 
 /// Refuses a layer that the model does not have.
-fn check_layer(model: &TextModel, read: &ReadText, layer: usize) -> Result<(), TaskError> {
+pub(crate) fn check_layer(model: &TextModel, read: &ReadText, layer: usize) -> Result<(), TaskError> {
     let paths = Hooks::paths_of(|pass| model.hidden(read, pass));
     let outputs = paths.iter().filter(|path| path.split('.').count() == 3 && path.ends_with(".output"));
     match outputs.count() {

@@ -1,11 +1,11 @@
 //! An explanation as one file of HTML that loads nothing, with the style and the policy of the page of attention maps.
 
-use maud::{DOCTYPE, Markup, PreEscaped, html};
+use maud::{Markup, PreEscaped, html};
 use serde::Serialize;
 
 use super::{Explanation, Step, Table, TableKind};
-use crate::labels::shown;
-use crate::page::{POLICY, STYLE, json_in_html};
+use crate::labels::shown_words;
+use crate::page::{frame, json_in_html};
 
 const OWN_STYLE: &str = include_str!("style.css");
 
@@ -41,26 +41,13 @@ struct TableData<'a> {
 
 pub(super) fn page(explanation: &Explanation) -> String {
     let data = Data { steps: explanation.steps.iter().map(step).collect() };
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (explanation.title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(OWN_STYLE)) }
-            }
-            body {
-                h1 { (explanation.title) }
-                noscript { p { "This page shows its numbers by a script: allow it to run." } }
-                (views())
-                script type="application/json" id="data" { (PreEscaped(json_in_html(&data))) }
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
+    let body = html! {
+        noscript { p { "This page shows its numbers by a script: allow it to run." } }
+        (views())
+        script type="application/json" id="data" { (PreEscaped(json_in_html(&data))) }
+        script { (PreEscaped(SCRIPT)) }
     };
-    page.into_string()
+    frame(&explanation.title, OWN_STYLE, &body)
 }
 
 /// The places that the script fills.
@@ -109,10 +96,6 @@ fn table(table: &Table) -> TableData<'_> {
 /// Names that can be seen; spaces within them stay.
 fn labels(names: &[String]) -> Vec<String> {
     names.iter().map(|name| shown_words(name)).collect()
-}
-
-fn shown_words(name: &str) -> String {
-    name.split(' ').map(shown).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

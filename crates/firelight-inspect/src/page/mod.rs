@@ -12,13 +12,34 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::maps::AttentionMaps;
 
-/// What the page may load and run: what it holds itself.
-pub(crate) const POLICY: &str =
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+/// What a page may load and run: what it holds itself.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-pub(crate) const STYLE: &str = include_str!("style.css");
+/// The style that all pages share: light or dark as the browser is set.
+const STYLE: &str = include_str!("style.css");
 
 const SCRIPT: &str = include_str!("script.js");
+
+/// A page of this title, which loads nothing: `style` is added to the style that all pages share, `body` stands below the title.
+pub(crate) fn frame(title: &str, style: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { (title) }
+                style { (PreEscaped(STYLE)) (PreEscaped(style)) }
+            }
+            body {
+                h1 { (title) }
+                (body)
+            }
+        }
+    };
+    page.into_string()
+}
 
 /// The maps as a page for the browser: small maps of all layers and heads; a large one with its tokens, whose weights can be read by
 /// pointer and by arrow keys; lines between the tokens (Vig 2019, <https://arxiv.org/abs/1906.05714>); of an image, the patches that a
@@ -35,27 +56,14 @@ const SCRIPT: &str = include_str!("script.js");
 /// assert_eq!(page("one token", &[maps]).matches("</script>").count(), 2);
 /// ```
 pub fn page(title: &str, maps: &[AttentionMaps]) -> String {
-    let page = html! {
-        (DOCTYPE)
-        html lang="en" {
-            head {
-                meta charset="utf-8";
-                meta http-equiv="Content-Security-Policy" content=(POLICY);
-                meta name="viewport" content="width=device-width, initial-scale=1";
-                title { (title) }
-                style { (PreEscaped(STYLE)) }
-            }
-            body {
-                h1 { (title) }
-                noscript { p { "This page draws its maps by a script: allow it to run." } }
-                (controls())
-                (views())
-                script type="application/json" id="data" { (PreEscaped(data::json(maps))) }
-                script { (PreEscaped(SCRIPT)) }
-            }
-        }
+    let body = html! {
+        noscript { p { "This page draws its maps by a script: allow it to run." } }
+        (controls())
+        (views())
+        script type="application/json" id="data" { (PreEscaped(data::json(maps))) }
+        script { (PreEscaped(SCRIPT)) }
     };
-    page.into_string()
+    frame(title, "", &body)
 }
 
 /// Which kind is shown, and what its colours mean.

@@ -1,16 +1,14 @@
-//! `firelight visualize`: pictures of what a recipe asks for, and of what a model does.
+//! `firelight visualize schedule`: the learning rate of a recipe by step.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
-use clap::Subcommand;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::storage::write_atomic;
 use firelight::training::{AnyRecipe, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe};
 
-use super::attention::Attention;
-use super::recipes;
-use super::train::parse_override;
+use crate::commands::recipes;
+use crate::commands::train::parse_override;
 use crate::failure::Mistake;
 use crate::output;
 
@@ -22,24 +20,10 @@ Examples:
 /// The recipe that is drawn when none is named.
 const DEFAULT: &str = "stories";
 
-/// Draw the schedule of a recipe, or the attention of a model
-#[derive(clap::Args)]
-pub(crate) struct Visualize {
-    #[command(subcommand)]
-    subject: Subject,
-}
-
-/// What can be drawn.
-#[derive(Subcommand)]
-enum Subject {
-    Schedule(Schedule),
-    Attention(Box<Attention>),
-}
-
 /// Draw the learning rate by step
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
-struct Schedule {
+pub(super) struct Schedule {
     /// Recipe file (TOML) or the name of an embedded one, by default stories
     recipe: Option<PathBuf>,
     /// Override a value of the recipe, such as schedule.warmup_steps=200; may be repeated
@@ -56,17 +40,8 @@ struct Schedule {
     force: bool,
 }
 
-impl Visualize {
-    pub(crate) fn run(self) -> Result<()> {
-        match self.subject {
-            Subject::Schedule(schedule) => schedule.run(),
-            Subject::Attention(attention) => attention.run(),
-        }
-    }
-}
-
 impl Schedule {
-    fn run(self) -> Result<()> {
+    pub(super) fn run(self) -> Result<()> {
         let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
         let (is_free, out) = (self.force || !self.out.exists(), self.out.display());

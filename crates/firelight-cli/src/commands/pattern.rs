@@ -1,4 +1,4 @@
-//! What a query of `firelight bench attention` sees.
+//! What a query sees, by a name such as `window:256`: for `firelight bench attention` and `firelight visualize mask`.
 
 use firelight::kernels::{PairRule, RandomBlocks};
 use std::{fmt, str::FromStr};

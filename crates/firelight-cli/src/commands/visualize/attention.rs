@@ -1,17 +1,16 @@
 //! `firelight visualize attention`: what each token reads, as a page, a picture or text.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::data::Image;
 use firelight::inspect::{self, Asked, AttentionKind, AttentionMaps, Selection};
-use firelight::storage::{shortened, write_atomic};
+use firelight::storage::shortened;
 
-use super::classify_images::check_picture;
-use super::out_file;
-use super::trained_model::TrainedModel;
-use crate::output;
+use crate::commands::classify_images::check_picture;
+use crate::commands::drawing::{Drawing, Format};
+use crate::commands::trained_model::TrainedModel;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -22,8 +21,8 @@ Examples:
   firelight visualize attention runs/images-1 --image seven.png --out where.png
   firelight visualize attention openai/clip-vit-base-patch32 --image cat.png --text \"a photo of a cat\" --out clip.html
 
-A page holds all layers and heads, needs no network and answers pointer and arrow keys. A PNG has no room for tokens. Weights are no \
-proof of what a model relies on.";
+--out takes .html, .svg and .png; text has the last layer alone. A page holds all layers and heads, needs no network and answers pointer \
+and arrow keys. A PNG has no room for tokens. Weights are no proof of what a model relies on.";
 
 /// Draw what each token of a text, or patch of an image, reads: the weights of attention
 #[derive(clap::Args)]
@@ -52,31 +51,23 @@ pub(super) struct Attention {
     /// Head to show, counted from 0; by default all
     #[arg(long, value_name = "N")]
     head: Option<usize>,
-    /// File to write, which ends in .html, .svg or .png; without it, the last layer is printed as text
-    #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
-    /// Replace the file if it exists
-    #[arg(long)]
-    force: bool,
+    #[command(flatten)]
+    drawing: Drawing,
 }
 
 impl Attention {
     pub(super) fn run(self) -> Result<()> {
-        let format = self.out.as_deref().map(|out| self.format(out)).transpose()?;
-        let maps = self.maps()?;
-        match (&self.out, format) {
-            (Some(out), Some(format)) => self.write(out, format, &maps),
-            _ => Ok(output::print(&inspect::text(&maps))?),
-        }
-    }
-
-    /// The format of a file that may be written, before anything is loaded.
-    fn format(&self, out: &Path) -> Result<Format> {
-        let format = Format::of(&out_file::ending(out, self.force, &["html", "svg", "png"])?);
+        let format = self.drawing.format(&[Format::Page, Format::Svg, Format::Png])?;
         if let Some(image) = &self.image {
-            check_picture("--out", Some(out), std::slice::from_ref(image))?;
+            check_picture("--out", self.drawing.out(), std::slice::from_ref(image))?;
         }
-        Ok(format)
+        let maps = self.maps()?;
+        self.drawing.show(match format {
+            Format::Text => inspect::text(&maps).into(),
+            Format::Page => inspect::page(&self.title(), &maps).into(),
+            Format::Svg => inspect::svg(&maps).into(),
+            Format::Png => inspect::picture(&maps).into(),
+        })
     }
 
     fn maps(&self) -> Result<Vec<AttentionMaps>> {
@@ -87,39 +78,10 @@ impl Attention {
         Ok(selection.of(model.attention(&asked)?)?)
     }
 
-    fn write(&self, out: &Path, format: Format, maps: &[AttentionMaps]) -> Result<()> {
-        match format {
-            Format::Page => write_atomic(out, inspect::page(&self.title(), maps))?,
-            Format::Svg => write_atomic(out, inspect::svg(maps))?,
-            Format::Png => inspect::picture(maps).write_png(out)?,
-        }
-        output::note(format_args!("wrote {}", out.display()));
-        Ok(())
-    }
-
     fn title(&self) -> String {
         let image = self.image.as_ref().map(|path| path.display().to_string());
         let what = self.text.clone().or(image).unwrap_or_default();
         format!("Attention: {}", shortened(&what))
-    }
-}
-
-/// What a file holds.
-#[derive(Clone, Copy)]
-enum Format {
-    Page,
-    Svg,
-    Png,
-}
-
-impl Format {
-    /// As its ending says.
-    fn of(ending: &str) -> Self {
-        match ending {
-            "html" => Self::Page,
-            "svg" => Self::Svg,
-            _ => Self::Png,
-        }
     }
 }
 

@@ -1,0 +1,107 @@
+//! The stacks of layers that a model is made of, and what can be asked of their structure.
+
+use std::path::Path;
+
+use burn::tensor::{Device, Tensor};
+use firelight_classification::Embedder;
+use firelight_core::{Position, Transformer, VisionTransformer};
+use firelight_language::TextGenerator;
+use firelight_seq2seq::{CAPTIONING_TASK, Captioner, Translator};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
+use firelight_vision::{IMAGE_ENCODER_TASK, ImageEmbedder};
+
+use crate::models::ENCODERS;
+
+/// A stack of a model.
+///
+/// ```
+/// use burn::tensor::Device;
+/// use firelight_core::TransformerConfig;
+/// use firelight_inspect::ModelStack;
+///
+/// let stack = ModelStack::new("model", TransformerConfig::new(16, 4, 2).init(&Device::flex()));
+/// assert_eq!((stack.name, stack.n_layers()), ("model", 2));
+/// ```
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct ModelStack {
+    /// What it is called in its model.
+    pub name: &'static str,
+    /// Its layers.
+    pub transformer: Transformer,
+    /// `[N + R S, D]`, the trained places of the patches of an image, those of the tokens before them first.
+    patches: Option<Tensor<2>>,
+}
+
+impl ModelStack {
+    /// A stack of this name.
+    pub fn new(name: &'static str, transformer: Transformer) -> Self {
+        Self { name, transformer, patches: None }
+    }
+
+    fn of_vision(name: &'static str, vit: &VisionTransformer) -> Self {
+        let patches = vit.position.as_ref().map(|places| places.val());
+        Self { patches, ..Self::new(name, vit.transformer.clone()) }
+    }
+
+    /// Number of layers.
+    pub fn n_layers(&self) -> usize {
+        self.transformer.layers().count()
+    }
+
+    /// The schemes by which its tokens know their places: that of the stack, then those of layers that have others.
+    pub(crate) fn schemes(&self) -> impl Iterator<Item = &Position> {
+        std::iter::once(&self.transformer.position).chain(&self.transformer.layer_positions)
+    }
+
+    /// The trained places of the patches of an image, where it has them.
+    pub(crate) fn patches(&self) -> Option<&Tensor<2>> {
+        self.patches.as_ref()
+    }
+}
+
+/// Loads the stacks of the model in a run folder, in the order in which they compute.
+///
+/// # Errors
+/// If the folder is of a task whose models are no stacks of layers, there is no such checkpoint, or one of its files is missing or damaged.
+///
+/// ```no_run
+/// use burn::tensor::Device;
+/// use firelight_inspect::stacks;
+/// use firelight_storage::Checkpoint;
+///
+/// let found = stacks("runs/dates-1".as_ref(), &Checkpoint::Last, &Device::flex())?;
+/// assert_eq!(found.iter().map(|stack| stack.name).collect::<Vec<_>>(), ["encoder", "decoder"]);
+/// # Ok::<(), firelight_storage::TaskError>(())
+/// ```
+pub fn stacks(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Vec<ModelStack>, TaskError> {
+    let task = ModelFolder::open(folder)?.task().unwrap_or_default();
+    Ok(match task.as_str() {
+        firelight_language::TASK => {
+            let model = TextGenerator::load_from(folder, checkpoint, device)?;
+            vec![ModelStack::new("model", model.model().transformer.clone())]
+        }
+        firelight_seq2seq::TASK => {
+            let translator = Translator::load_from(folder, checkpoint, device)?;
+            let stacks = &translator.model().stacks;
+            vec![ModelStack::new("encoder", stacks.encoder.clone()), ModelStack::new("decoder", stacks.decoder.clone())]
+        }
+        CAPTIONING_TASK => {
+            let captioner = Captioner::load_from(folder, checkpoint, device)?;
+            let model = captioner.model();
+            vec![ModelStack::of_vision("encoder", &model.vit), ModelStack::new("decoder", model.decoder.clone())]
+        }
+        firelight_vision::TASK | IMAGE_ENCODER_TASK => {
+            let embedder = ImageEmbedder::load_from(folder, checkpoint, device)?;
+            vec![ModelStack::of_vision("model", &embedder.model().vit)]
+        }
+        name if ENCODERS.contains(&name) => {
+            let embedder = Embedder::load_from(folder, checkpoint, device)?;
+            vec![ModelStack::new("model", embedder.encoder().transformer.clone())]
+        }
+        other => {
+            let problem = format!("is of the task \"{}\", whose layers cannot be shown", shortened(other));
+            return Err(InputError::in_file(folder, problem).advise("give a model of texts or of images").into());
+        }
+    })
+}
