@@ -68,16 +68,7 @@ impl Drawing {
 
     /// The format that was asked for, one of `known` where it is a file, which may be written: before anything is loaded.
     pub(super) fn format(&self, known: &[Format]) -> Result<Format> {
-        let Some(out) = &self.out else { return Ok(Format::Text) };
-        let shown = out.display();
-        let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
-        let Some(format) = known.iter().find(|format| format.ending() == ending) else {
-            let problem = format!("`{shown}` is of no known format: give --out a name that ends in {}", listed(known));
-            return Err(Mistake(problem).into());
-        };
-        let taken = format!("`{shown}` exists: choose another file with --out, or replace it with --force");
-        ensure!(self.force || !out.exists(), Mistake(taken));
-        Ok(*format)
+        self.out.as_ref().map_or(Ok(Format::Text), |out| format_of(out, self.force, known))
     }
 
     /// Prints what was drawn, or writes it into the file.
@@ -107,6 +98,19 @@ impl Drawing {
             Format::Png => figure.to_image().into(),
         })
     }
+}
+
+/// The format that the ending of a file names, one of `known`. What exists is replaced by `force` alone.
+pub(super) fn format_of(out: &Path, force: bool, known: &[Format]) -> Result<Format> {
+    let shown = out.display();
+    let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let Some(format) = known.iter().find(|format| format.ending() == ending) else {
+        let problem = format!("`{shown}` is of no known format: give --out a name that ends in {}", listed(known));
+        return Err(Mistake(problem).into());
+    };
+    let taken = format!("`{shown}` exists: choose another file with --out, or replace it with --force");
+    ensure!(force || !out.exists(), Mistake(taken));
+    Ok(*format)
 }
 
 /// The endings of formats: `.html, .svg or .png`.

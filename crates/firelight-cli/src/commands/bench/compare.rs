@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Bench;
 use super::kind::Kind;
-use crate::commands::out_file::ending;
+use crate::commands::drawing::{Format, format_of};
 use crate::failure::{Mistake, USER};
 use crate::output;
 
@@ -34,7 +34,7 @@ pub(super) fn check(bench: &Bench) -> Result<()> {
         ensure!(first < next, Mistake(falling()));
     }
     let Some(out) = &bench.out else { return Ok(()) };
-    ending(out, bench.force, &["svg"])?;
+    format_of(out, bench.force, &[Format::Svg])?;
     ensure!(bench.threads.len() == 1, Mistake("--out writes one file: give --threads one number".into()));
     Ok(())
 }
