@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes every picture of the book: make.sh FIRELIGHT FOLDER, with the command and a folder for the trained models.
-# `cargo xtask book --pictures` calls it. The trainings take about five minutes on two cores; a model that is there is not trained again.
+# `cargo xtask book --pictures` calls it. The trainings take about eight minutes on two cores; a model that is there is not trained again.
 set -euo pipefail
 pictures="$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)"
 firelight="$(realpath "$1")"
@@ -19,3 +19,21 @@ cd "$2"
 "$firelight" scale stories --vary model.d_model=16,32,48,64,96 --set training.steps=300 --set data.stories=200000 \
     --set model.n_layers=2 --fit --out sizes
 cp sizes/results.svg "$pictures/scaling.svg"
+
+"$firelight" visualize positions sinusoidal --length 64 --width 64 --out "$pictures/positions.svg" --force
+"$firelight" visualize positions alibi --heads 4 --length 16 --out "$pictures/alibi.svg" --force
+"$firelight" visualize mask window:2 --length 9 --layers 3 --out "$pictures/window.svg" --force
+"$firelight" visualize mask local_global:3,2 --length 32 --layers 2 --out "$pictures/local-global.svg" --force
+"$firelight" visualize embeddings runs/stories-1 --word fox --text "One day the fox ran home." --text "The hen saw the fox." \
+    --text "The fox was sad." --out "$pictures/one-word.svg" --force
+
+# A tokenizer of words and parts of words, of a run that is not trained further.
+"$firelight" train stories --set 'data.tokenizer={ kind = "bpe", vocab_size = 400 }' --set data.stories=200000 --set training.steps=2 \
+    --set schedule.warmup_steps=1 --set schedule.steps=2 --out runs/pieces --resume
+"$firelight" visualize tokens runs/pieces --text "One day the fox ran home." --out "$pictures/tokens.svg" --force
+
+"$firelight" ablate stories --vary model.position=none,sinusoidal,learned,rotary --seeds 2 --set training.steps=300 \
+    --set data.stories=200000 --set model.n_layers=2 --out schemes
+cp schemes/results.svg "$pictures/ablation.svg"
+"$firelight" bench attention --lengths 256,512,1024,2048,4096 --kinds softmax,window:64,linear,feed-forward,lstm \
+    --out "$pictures/growth.svg" --force

@@ -4,12 +4,13 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use burn::tensor::{Device, Int, Tensor};
+use burn::tensor::{DType, Device, Int, Tensor};
 use burn::train::{InferenceStep, TrainStep};
 use firelight::classification::{
     ClassifierTask, MaskedBatch, MaskedLanguageModelConfig, MaskedLanguageTask, SequenceLossConfig, SequenceTargets,
     TextBatch, TextClassifierConfig, TextEncoderConfig, TextInput,
 };
+use firelight::kernels::{AttentionMask, AttentionOptions, KernelPath, attention, kernel_path};
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
 use firelight::nn::{LossConfig, ParamBuilder, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
@@ -139,4 +140,26 @@ fn a_classifier_of_images_obeys() {
     let images = || Tensor::ones([SHAPE[0], 1, 28, 28], &Device::flex().autodiff());
     let targets = || ids([1, SHAPE[0]]).squeeze_dim(0);
     obeys(task, || ImageBatch { images: images(), targets: targets(), partners: None });
+}
+
+/// Queries, keys, values and their gradients, but no matrix of weights, which would take 128 MiB for 2 heads and 4,096 tokens. Tiles have
+/// one size.
+#[test]
+fn attention_and_its_gradients_hold_no_matrix_of_all_pairs() {
+    let device = Device::flex().autodiff();
+    if kernel_path(&Device::flex(), DType::F32) != KernelPath::Fused {
+        return; // The reference does hold it.
+    }
+    let most = |length: usize| {
+        let x = Tensor::<4>::ones([1, 2, length, WIDTH], &device).require_grad();
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal());
+        let [before, _] = HELD.get();
+        HELD.set([before; 2]);
+        let gradients = attention(x.clone(), x.clone(), x.clone(), &options).sum().backward();
+        assert!(x.grad(&gradients).is_some());
+        HELD.get()[1] - before
+    };
+    let [short, long] = [1024, 4096].map(most);
+    assert!(long < 16 << 20, "{long} bytes");
+    assert!(long < 8 * short, "{long} bytes, and {short} for a quarter of the tokens");
 }

@@ -40,7 +40,7 @@ pub(crate) fn links(text: &str) -> Vec<Link> {
 pub(crate) fn problems(root: &Path, page: &Path, text: &str) -> Vec<String> {
     let name = page.strip_prefix(root).unwrap_or(page).display();
     let wrong = |link: Link| {
-        let problem = problem(root, page, text, &link.target)?;
+        let problem = problem(root, page, text, &link.target).or_else(|| lacking(page, text, &link))?;
         Some(format!("{name}:{}: link `{}`: {problem}", link.line, link.target))
     };
     links(text).into_iter().filter_map(wrong).collect()
@@ -66,6 +66,28 @@ fn problem(root: &Path, page: &Path, text: &str, target: &str) -> Option<String>
     };
     let is_there = anchor.is_empty() || anchors(&there).contains(anchor);
     (!is_there).then(|| "the page has no heading of that name: mend what follows the #".to_string())
+}
+
+/// What is wrong with a link to a source file that is called by a name in it, such as a test.
+fn lacking(page: &Path, text: &str, link: &Link) -> Option<String> {
+    let name = called(&text[..link.place.start])?;
+    let path = resolved(page, &link.target);
+    if path.extension().is_none_or(|extension| extension != "rs") {
+        return None;
+    }
+    let source = fs::read_to_string(&path).unwrap_or_default();
+    let is_there = source.split(|c: char| !is_of_name(c)).any(|word| word == name);
+    (!is_there).then(|| format!("the file has no `{name}`: mend the name or the path"))
+}
+
+/// The name that stands alone between back-ticks in front of a target.
+fn called(before: &str) -> Option<&str> {
+    let (_, name) = before.strip_suffix("`](")?.rsplit_once("[`")?;
+    (!name.is_empty() && name.chars().all(is_of_name)).then_some(name)
+}
+
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
 }
 
 /// The page with its links out of `docs` made links into the repository on the web.
@@ -211,6 +233,16 @@ mod tests {
         assert!(found[0].starts_with("docs/page.md:3: link `gone.md`: no such file"), "{}", found[0]);
         assert!(found[1].contains("#two`") && found[2].contains("`#no`"), "{found:?}");
         assert!(found[3].starts_with("docs/page.md:4"), "{}", found[3]);
+    }
+
+    #[test]
+    fn a_name_that_its_source_file_lacks_is_told() {
+        let home = tempfile::tempdir().unwrap();
+        fs::write(home.path().join("a.rs"), "fn there_is() {}\n").unwrap();
+        let text = "[`there_is`](a.rs) [`there`](a.rs) [`a.rs`](a.rs) [there](a.rs)\n";
+        let found = problems(home.path(), &home.path().join("page.md"), text);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert!(found[0].contains("the file has no `there`"), "{}", found[0]);
     }
 
     #[test]
