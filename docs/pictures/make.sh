@@ -16,6 +16,7 @@ cd "$2"
     --out "$pictures/translation.svg" --force
 "$firelight" visualize schedule --kinds cosine,wsd,noam --set schedule.warmup_steps=200 --set training.steps=2000 \
     --out "$pictures/schedules.svg" --force
+"$firelight" visualize loss runs/stories-1 --out "$pictures/loss.svg" --force
 "$firelight" scale stories --vary model.d_model=16,32,48,64,96 --set training.steps=300 --set data.stories=200000 \
     --set model.n_layers=2 --fit --out sizes
 cp sizes/results.svg "$pictures/scaling.svg"

@@ -102,7 +102,7 @@ pub use progress::ProgressBar;
 pub use ranks::{agree, deal};
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
-pub use report::{Report, Sample};
+pub use report::{Report, Sample, draw_losses};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
     BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, NoKeys, Pace, ROWS, RecipeOf, Run,

@@ -1,4 +1,4 @@
-//! Schedules are drawn without a training; positions, masks, tokens and vectors of a model as text and as files.
+//! Schedules are drawn without a training, losses from a run folder; positions, masks, tokens and vectors of a model as text and as files.
 
 use std::fs;
 
@@ -46,6 +46,26 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
     let epochs = ["visualize", "schedule", recipe, "--force", "--out", &out];
     firelight(epochs).fails(USER, &["epochs", "schedule.steps=N"]);
     firelight(epochs.iter().chain(&["--set", "schedule.steps=900"])).succeeds();
+}
+
+#[test]
+fn losses_are_drawn_of_one_run_and_of_several() {
+    let scratch = Model::scratch();
+    let out = text(&scratch.path().join("loss.svg"));
+    let run = text(&model().dir);
+    let finished = draw("loss", &run, &["--out", &out]).succeeds();
+    assert!(finished.stdout.is_empty() && finished.stderr.contains("wrote"), "{}", finished.stderr);
+    let one = fs::read_to_string(&out).unwrap();
+    let lines = ["training, smoothed", "validation", "loss, nats"];
+    assert!(one.starts_with("<svg") && lines.iter().all(|line| one.contains(line)), "{one}");
+    assert!(!one.contains("run: "), "one run needs no name");
+
+    draw("loss", &run, &["--out", &out]).fails(USER, &["exists", "--force"]);
+    draw("loss", &run, &["--out", "loss.png"]).fails(USER, &["loss.png", ".svg"]);
+    draw("loss", "nowhere", &["--out", &out, "--force"]).fails(USER, &["no folder `nowhere`"]);
+    assert_eq!(fs::read_to_string(&out).unwrap(), one);
+    draw("loss", &run, &[&run, "--out", &out, "--force"]).succeeds();
+    assert_eq!(fs::read_to_string(&out).unwrap().matches("run: validation").count(), 2);
 }
 
 #[cfg(unix)]

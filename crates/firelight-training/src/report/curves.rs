@@ -63,7 +63,7 @@ impl Curves {
     }
 
     /// The losses of the training and of the validation, which have one scale.
-    fn losses(&self) -> Vec<Curve> {
+    pub(super) fn losses(&self) -> Vec<Curve> {
         let minimised = ["training_loss", "charged_loss"].into_iter().filter(|key| self.values.contains_key(*key));
         let minimised = minimised.map(|key| self.smoothed(key, "minimised, smoothed"));
         let common = [self.smoothed("loss", "training, smoothed"), self.curve("validation_loss", "validation")];
@@ -90,7 +90,7 @@ impl Curves {
 }
 
 /// A chart by step.
-fn chart(unit: &str, curves: Vec<Curve>) -> Chart {
+pub(super) fn chart(unit: &str, curves: Vec<Curve>) -> Chart {
     Chart { x_label: "step".into(), y_label: unit.into(), curves }
 }
 

@@ -7,14 +7,14 @@ mod scale;
 
 use std::time::Duration;
 
-use firelight_storage::{ModelFolder, read_text_file, write_atomic};
+use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::recipe;
 use crate::sessions::{Session, read_sessions};
 use crate::words::{grouped, lasting};
-use crate::{TrainingError, ValidationLoss};
-use curves::Curves;
+use crate::{Curve, TrainingError, ValidationLoss};
+use curves::{Curves, chart};
 pub use sample::Sample;
 
 /// The look of the page: one column of text, and nothing that is loaded from elsewhere.
@@ -39,6 +39,40 @@ pub struct Report {
     pub figures: Vec<(String, String)>,
     /// What the model made of what.
     pub samples: Vec<Sample>,
+}
+
+/// The losses of runs by step as one picture, of each run those of the training, smoothed, and those of the validation. Of several runs, each
+/// line has the name of its run in front.
+///
+/// # Errors
+/// If the `metrics.jsonl` of a run cannot be read or holds no loss.
+///
+/// # Example
+///
+/// ```
+/// use firelight_storage::ModelFolder;
+/// use firelight_training::draw_losses;
+///
+/// # let home = tempfile::tempdir().unwrap();
+/// # std::fs::write(home.path().join("config.json"), "{}").unwrap();
+/// # std::fs::write(home.path().join("metrics.jsonl"), "{\"step\":1,\"loss\":2.5}\n{\"step\":1,\"validation_loss\":2.0}\n").unwrap();
+/// # let path = home.path();
+/// let runs = [("stories".to_string(), ModelFolder::open(path)?)];
+/// assert!(draw_losses(&runs)?.contains("validation"));
+/// # Ok::<(), firelight_training::TrainingError>(())
+/// ```
+pub fn draw_losses(runs: &[(String, ModelFolder)]) -> Result<String, TrainingError> {
+    let mut curves = Vec::new();
+    for (name, folder) in runs {
+        let path = folder.metrics();
+        let found = Curves::read(&path)?.losses();
+        if found.iter().all(|curve| curve.points.is_empty()) {
+            return Err(InputError::in_file(&path, "holds no loss").advise("train the run for a step or more").into());
+        }
+        let front = if runs.len() > 1 { format!("{name}: ") } else { String::new() };
+        curves.extend(found.into_iter().map(|curve| Curve { name: format!("{front}{}", curve.name), ..curve }));
+    }
+    Ok(chart("loss, nats", curves).to_svg())
 }
 
 impl Report {

@@ -1,7 +1,8 @@
-//! `firelight visualize`: pictures of what a recipe asks for, and of what a model is made of and does.
+//! `firelight visualize`: pictures of what a recipe asks for, of how a run went, and of what a model is made of and does.
 
 mod attention;
 mod embeddings;
+mod loss;
 mod mask;
 mod positions;
 mod schedule;
@@ -10,7 +11,7 @@ mod tokens;
 use anyhow::Result;
 use clap::Subcommand;
 
-/// Draw the schedule of a recipe, or the attention, positions, masks, tokens and vectors of a model
+/// Draw the schedule of a recipe, losses of runs, or the attention, positions, masks, tokens and vectors of a model
 #[derive(clap::Args)]
 pub(crate) struct Visualize {
     #[command(subcommand)]
@@ -21,6 +22,7 @@ pub(crate) struct Visualize {
 #[derive(Subcommand)]
 enum Subject {
     Schedule(schedule::Schedule),
+    Loss(loss::Loss),
     Attention(Box<attention::Attention>),
     Positions(positions::Positions),
     Mask(mask::Mask),
@@ -32,6 +34,7 @@ impl Visualize {
     pub(crate) fn run(self) -> Result<()> {
         match self.subject {
             Subject::Schedule(schedule) => schedule.run(),
+            Subject::Loss(loss) => loss.run(),
             Subject::Attention(attention) => attention.run(),
             Subject::Positions(positions) => positions.run(),
             Subject::Mask(mask) => mask.run(),
