@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         let cli = parse()?;
         output::log(cli.verbose);
         let command = cli.command.unwrap_or_else(Command::main_job);
-        threads::join_pool(command.threads())?;
+        threads::join_pool(command.threads(), command.computes_itself())?;
         command.run()
     })
 }

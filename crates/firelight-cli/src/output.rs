@@ -1,5 +1,6 @@
 //! The two channels of the command: results on stdout, remarks on stderr. Neither panics when its reader is gone.
 
+use std::cell::Cell;
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,13 +16,23 @@ const NARROWEST: usize = 20;
 /// Whether another rank speaks for this one.
 static MUTE: AtomicBool = AtomicBool::new(false);
 
+thread_local! {
+    /// Whether another thread speaks for this one.
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says nothing from now on that is said on this thread.
+pub(crate) fn mute_thread() {
+    QUIET.set(true);
+}
+
 /// Says nothing from now on, or says again what there is to say.
 pub(crate) fn mute(mute: bool) {
     MUTE.store(mute, Ordering::SeqCst);
 }
 
 pub(crate) fn is_mute() -> bool {
-    MUTE.load(Ordering::SeqCst)
+    MUTE.load(Ordering::SeqCst) || QUIET.get()
 }
 
 /// Writes a result to stdout at once.

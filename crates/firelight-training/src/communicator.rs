@@ -1,6 +1,7 @@
 //! What the ranks of one training say to each other. [`fit`](crate::fit()) trains over any [`Communicator`]: [`Alone`] is one process
 //! by itself, [`Threads`] are ranks within one process. An engine such as MPI implements the trait outside of this crate.
 
+mod collective;
 mod exchange;
 mod order;
 mod threads;
@@ -11,6 +12,7 @@ use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use collective::{Collective, DeviceCollective};
 pub use exchange::{Exchange, from_bf16_bytes, to_bf16_bytes};
 pub use order::OrderedSum;
 pub(crate) use order::{share_of, sums_kept};
@@ -116,6 +118,11 @@ pub trait Communicator: Send + Sync {
     /// If the turn does not come in time.
     fn turn(&self) -> Result<Option<Box<dyn Any>>, CommunicatorError> {
         Ok(None)
+    }
+
+    /// What sums gradients on the devices of the ranks, so that they do not pass over the host; either all ranks have it, or none. Default: none.
+    fn collective(&self) -> Option<&dyn Collective> {
+        None
     }
 }
 

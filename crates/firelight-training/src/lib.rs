@@ -78,8 +78,8 @@ mod writer;
 pub use checkpoint::{StartPoint, ValidationLoss, resume_point};
 pub use clip::{clip_global_norm, global_norm};
 pub use communicator::{
-    Alone, Communicator, CommunicatorError, Exchange, OrderedSum, Threads, ThreadsOptions, from_bf16_bytes,
-    to_bf16_bytes,
+    Alone, Collective, Communicator, CommunicatorError, DeviceCollective, Exchange, OrderedSum, Threads,
+    ThreadsOptions, from_bf16_bytes, to_bf16_bytes,
 };
 pub use config::{Problem, SettingsError, TrainingConfig};
 pub use error::TrainingError;

@@ -4,6 +4,7 @@
 
 mod agreement;
 mod buckets;
+mod collective;
 mod dealing;
 mod gradients;
 mod incoming;

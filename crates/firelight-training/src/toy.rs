@@ -11,12 +11,46 @@ use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use serde::{Deserialize, Serialize};
 
-use crate::{LossOutput, Objective, Switches, TrainLoss, ValidOutput};
+use crate::{
+    Collective, Communicator, CommunicatorError, LossOutput, Objective, Switches, Threads, ThreadsOptions, TrainLoss,
+    ValidOutput,
+};
 
 /// Keeps other trainings out: the random numbers of a device are one stream for the whole process.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static TRAINING: Mutex<()> = Mutex::new(());
     TRAINING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ranks whose gradients are summed as by devices: not in halves, but from the first rank to the last.
+pub(crate) fn with_collectives(world: usize) -> Vec<Threads> {
+    let ranks = || Threads::ranks(world, ThreadsOptions::default()).into_iter();
+    ranks().zip(ranks()).map(|(rank, by)| rank.with_collective(Arc::new(Plain(by)))).collect()
+}
+
+/// A collective that has no devices.
+struct Plain(Threads);
+
+impl Plain {
+    fn sum_of(&self, tensor: Tensor<1>) -> Result<Tensor<1>, CommunicatorError> {
+        let device = tensor.device();
+        let own: Vec<f32> = tensor.try_into_vec_as().unwrap();
+        let all = self.0.gather("devices", own.into_iter().flat_map(f32::to_le_bytes).collect())?;
+        let numbers = |bytes: &Vec<u8>| -> Vec<f32> {
+            bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
+        };
+        let plus = |one: Vec<f32>, other: Vec<f32>| -> Vec<f32> {
+            one.iter().zip(&other).map(|(one, other)| one + other).collect()
+        };
+        let sum: Vec<f32> = all.iter().map(numbers).reduce(plus).unwrap();
+        Ok(Tensor::from_floats(sum.as_slice(), &device))
+    }
+}
+
+impl Collective for Plain {
+    fn sum(&self, tensors: Vec<Tensor<1>>) -> Result<Vec<Tensor<1>>, CommunicatorError> {
+        tensors.into_iter().map(|tensor| self.sum_of(tensor)).collect()
+    }
 }
 
 /// `y = slope x + offset`, with the squared error as its loss. The slope is a matrix, the offset a vector.

@@ -110,6 +110,11 @@ impl Command {
         if let Self::Bench(bench) = self { bench.threads() } else { 0 }
     }
 
+    /// Whether the main thread computes, rather than wait for others that do.
+    pub(crate) fn computes_itself(&self) -> bool {
+        !matches!(self, Self::Train(train) if train.has_several_devices())
+    }
+
     /// Joins the other ranks, if there are any and they share this work. A training joins them itself, when it is about to begin.
     fn join_ranks(&self) -> Result<()> {
         match self {

@@ -41,6 +41,17 @@ fn epochs_are_counted_over_an_interruption() {
 }
 
 #[test]
+fn ctrl_c_stops_all_devices_of_the_process() {
+    let scratch = Model::scratch();
+    let long = ["--steps", "100000", "--set", "schedule.steps=20", "--set", "training.gradient_accumulation_steps=2"];
+    let (done, stderr) = interrupted(scratch.path(), &[&long[..], &["--devices", "cpu,cpu"]].concat());
+    assert!(stderr.contains(&format!("interrupted after {done} steps")), "{stderr}");
+    let out = text(scratch.path());
+    let resumed = firelight(["train", "--resume", "--out", &out, "--steps", &(done + 1).to_string()]);
+    assert!(resumed.succeeds().stderr.contains(&format!("from step {done} to {}", done + 1)));
+}
+
+#[test]
 fn ctrl_c_finishes_the_step_saves_and_says_how_to_go_on() {
     let scratch = Model::scratch();
     let long = ["--steps", "100000", "--set", "schedule.steps=20", "--set", "training.evaluate_every=3"];

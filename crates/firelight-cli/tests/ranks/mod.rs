@@ -1,8 +1,9 @@
-//! Ranks that `mpirun` starts: they leave the folder of one process and write its answers, and whatever stops one of them ends all with a
-//! clear line. With the feature `mpi`; without it, what is said then.
+//! Ranks that `mpirun` starts, or the devices of one process are: they leave the folder of one process and write its answers, and whatever
+//! stops one of them ends all with a clear line. `mpirun` needs the feature `mpi`; without it, what is said then.
 
 #[cfg(feature = "mpi")]
 mod answers;
+mod devices;
 #[cfg(feature = "mpi")]
 mod job;
 #[cfg(feature = "mpi")]

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::{Communicator, CommunicatorError};
+use super::{Collective, Communicator, CommunicatorError};
 
 /// The rank that computes a batch: the random numbers of a device are one stream of the whole process, whichever ranks share it.
 static COMPUTES: Mutex<Option<usize>> = Mutex::new(None);
@@ -28,7 +28,8 @@ pub struct ThreadsOptions {
     /// How long a rank waits for the others. Default: 10 minutes.
     pub timeout: Duration,
     /// Whether ranks compute their batches at the same time rather than in turn. Right for models that draw no random numbers in training,
-    /// as without dropout. Default: in turn.
+    /// as without dropout: the random numbers of a backend are one stream of the process, on several GPUs, too. A GPU goes on with a batch
+    /// when the turn of its rank has ended. Default: in turn.
     pub at_once: bool,
 }
 
@@ -52,6 +53,7 @@ impl Default for ThreadsOptions {
 pub struct Threads {
     rank: usize,
     shared: Arc<Shared>,
+    collective: Option<Arc<dyn Collective>>,
 }
 
 struct Shared {
@@ -85,7 +87,14 @@ impl Threads {
         assert!(world > 0, "a world of 0 ranks: expected at least 1");
         let state = State { given: vec![None; world], ended: vec![false; world], ..State::default() };
         let shared = Arc::new(Shared { world, options, state: Mutex::new(state), changed: Condvar::new() });
-        (0..world).map(|rank| Self { rank, shared: shared.clone() }).collect()
+        (0..world).map(|rank| Self { rank, shared: shared.clone(), collective: None }).collect()
+    }
+
+    /// The rank, whose gradients `collective` sums on the devices. All ranks of a training need one.
+    #[must_use]
+    pub fn with_collective(mut self, collective: Arc<dyn Collective>) -> Self {
+        self.collective = Some(collective);
+        self
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -192,6 +201,10 @@ impl Communicator for Threads {
         }
         *rank = Some(self.rank);
         Ok(Some(Box::new(Turn)))
+    }
+
+    fn collective(&self) -> Option<&dyn Collective> {
+        self.collective.as_deref()
     }
 }
 

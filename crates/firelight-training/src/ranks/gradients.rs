@@ -15,7 +15,7 @@ use crate::evaluate::device_of;
 use crate::{Exchange, LossOutput, TrainingError};
 
 /// What is added where a rank has nothing to add: with it every number stays itself, a negative zero included.
-const NOTHING: f32 = -0.0;
+pub(super) const NOTHING: f32 = -0.0;
 
 /// The numbers that tell of the losses.
 const LOSSES: usize = 4;
@@ -37,7 +37,10 @@ impl Ranks {
             None => (GradientsParams::new(), [NOTHING, NOTHING, NOTHING, 1.0]),
         };
         self.0.sum_f32(&mut losses)?;
-        let gradients = self.summed(BUCKET, model, gradients, exchange)?;
+        let gradients = match (exchange, self.0.collective()) {
+            (Exchange::F32, Some(collective)) => self.summed_by(collective, model, gradients)?,
+            _ => self.summed(BUCKET, model, gradients, exchange)?,
+        };
         let output = self.losses(&losses, &device_of(model).inner());
         Ok(Accumulated::of_ranks(gradients, output, counts))
     }
@@ -95,8 +98,14 @@ fn of_output(LossOutput { total, count, training_total }: LossOutput) -> Result<
 
 /// The numbers of a tensor in single precision, which is what ranks exchange.
 pub(super) fn host<const D: usize>(tensor: Tensor<D>) -> Result<Vec<f32>, TrainingError> {
+    single(&tensor)?;
+    tensor.without_autodiff().try_into_vec_as().map_err(TrainingError::device("gradients"))
+}
+
+/// Refuses a tensor that is not in single precision.
+pub(super) fn single<const D: usize>(tensor: &Tensor<D>) -> Result<(), TrainingError> {
     match tensor.dtype() {
-        DType::F32 => tensor.without_autodiff().try_into_vec_as().map_err(TrainingError::device("gradients")),
+        DType::F32 => Ok(()),
         other => {
             let problem = format!("several ranks exchange numbers of f32, and there are some of {other:?}");
             Err(InputError::new(problem).advise("keep the parameters in f32; `training.precision` may differ").into())

@@ -86,6 +86,11 @@ impl Backend {
         !matches!(self, Self::Flex | Self::Ndarray)
     }
 
+    /// Whether Burn can sum over several devices of this backend without the host: CUDA does so by NCCL, whose library must be installed.
+    pub fn has_collective(self) -> bool {
+        self == Self::Cuda
+    }
+
     /// Looks for the devices of this backend.
     pub fn probe(self) -> BackendReport {
         // A broken driver may panic where it should report nothing; then nothing usable is there.
@@ -170,6 +175,11 @@ impl BackendReport {
 }
 
 impl NamedDevice {
+    /// The backend of the device, by its name.
+    pub fn backend(&self) -> Option<Backend> {
+        self.name.split(':').next().and_then(Backend::from_name)
+    }
+
     /// What the device is, such as the name of a graphics card. Opens the device, which may take a second.
     pub fn description(&self) -> String {
         #[cfg(any(feature = "cuda", feature = "rocm", feature = "wgpu", feature = "vulkan", feature = "metal"))]

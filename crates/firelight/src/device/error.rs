@@ -52,6 +52,26 @@ pub enum DeviceError {
         available: String,
     },
 
+    /// Two ranks of a training cannot have one GPU.
+    #[error(
+        "device `{device}` is named twice: name each GPU once, as in `cuda:0,cuda:1`; the CPU alone may be named more often"
+    )]
+    Twice {
+        /// The device.
+        device: String,
+    },
+
+    /// Ranks of a training whose devices compute differently.
+    #[error(
+        "devices `{first}` and `{other}` are of different backends, which round differently: name devices of one backend"
+    )]
+    Mixed {
+        /// The first device.
+        first: String,
+        /// The first one of another backend.
+        other: String,
+    },
+
     /// Nothing is compiled in that works on this machine without being named.
     #[error("no device was found: available: {available}; the CPU is always there with `--features flex`")]
     NoDevice {

@@ -49,6 +49,21 @@ pub fn choose_in_turn(name: Option<&str>, local_rank: usize) -> Result<NamedDevi
     Chooser { probe: Backend::probe }.choose_in_turn(name, variable.as_deref(), local_rank)
 }
 
+/// A device for each of several ranks of one process, by their names as in [`choose`]: devices of one backend, each GPU once. A CPU may be named more
+/// than once.
+///
+/// # Errors
+/// As [`select`], and if a GPU is named twice or the backends differ.
+///
+/// ```
+/// # #[cfg(feature = "flex")]
+/// assert_eq!(firelight::device::choose_several(&["flex", "cpu"])?.len(), 2);
+/// # Ok::<(), firelight::device::DeviceError>(())
+/// ```
+pub fn choose_several<S: AsRef<str>>(names: &[S]) -> Result<Vec<NamedDevice>, DeviceError> {
+    Chooser { probe: Backend::probe }.choose_several(names)
+}
+
 /// What is compiled in and what is there, in order of preference.
 pub fn available() -> Vec<BackendReport> {
     Backend::ALL.into_iter().map(Backend::probe).collect()
@@ -105,6 +120,22 @@ impl<P: Fn(Backend) -> BackendReport> Chooser<P> {
             }
             None => Ok(chosen),
         }
+    }
+
+    fn choose_several<S: AsRef<str>>(&self, names: &[S]) -> Result<Vec<NamedDevice>, DeviceError> {
+        let mut chosen: Vec<NamedDevice> = Vec::new();
+        for name in names {
+            let device = self.choose(Some(name.as_ref()), None)?;
+            let may_repeat = device.backend().is_some_and(|backend| !backend.has_index());
+            if !may_repeat && chosen.iter().any(|before| before.name == device.name) {
+                return Err(DeviceError::Twice { device: device.name });
+            }
+            if let Some(first) = chosen.first().filter(|first| first.backend() != device.backend()) {
+                return Err(DeviceError::Mixed { first: first.name.clone(), other: device.name });
+            }
+            chosen.push(device);
+        }
+        Ok(chosen)
     }
 
     /// The first backend with a device that is no software adapter.
@@ -316,6 +347,21 @@ mod tests {
                 format!("BURN_DEVICE={unknown} is unknown: expected cuda, metal, rocm, vulkan, wgpu, flex, ndarray;");
             assert!(message.starts_with(&start), "{message}");
         }
+    }
+
+    #[test]
+    fn several_devices_are_of_one_backend_and_each_gpu_is_named_once() {
+        let names = |wish: &[&str]| match machine(WORKSTATION).choose_several(wish) {
+            Ok(devices) => devices.into_iter().map(|device| device.name).collect::<Vec<_>>().join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(names(&["cuda:1", "CUDA:0"]), "cuda:1 cuda:0");
+        assert_eq!(names(&["cpu", "flex", "flex"]), "flex flex flex");
+        assert!(names(&["cuda", "cuda:0"]).starts_with("device `cuda:0` is named twice: name each GPU once"));
+        let mixed = "devices `cuda:0` and `flex` are of different backends";
+        assert!(names(&["cuda:0", "flex"]).starts_with(mixed), "{}", names(&["cuda:0", "flex"]));
+        assert!(names(&["cuda:0", "cuda:2"]).starts_with("device `cuda:2` is not there"));
+        assert!(names(&["cuda:0", "gpu"]).starts_with("device `gpu` is unknown"));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! A training from its beginning to its report, as a terminal shows it, whatever the task is.
 
 use std::io::{self, IsTerminal};
+use std::sync::Arc;
 
 use anyhow::{Result, ensure};
 use burn::train::Interrupter;
@@ -10,8 +11,8 @@ use burn::train::renderer::tui::TuiMetricsRendererWrapper;
 use firelight::device::NamedDevice;
 use firelight::training::metrics::{Perplexity, TokensPerSecond};
 use firelight::training::{
-    Check, DataModule, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample, TensorBoard,
-    TrainedRun, TrainingModule,
+    Check, Communicator, DataModule, DryRun, Extension, Objective, Observer, ProgressBar, Run, RunRequest, Sample,
+    TensorBoard, TrainedRun, TrainingModule,
 };
 
 use super::super::place;
@@ -31,31 +32,52 @@ pub(super) struct Course {
 }
 
 impl Course {
+    /// Trains on one device, or on that of one of the processes that train together.
     pub(super) fn follow<T: Shown>(self, request: &RunRequest, chosen: &NamedDevice) -> Result<()> {
+        self.check_screen()?;
+        let member = ranks::member();
+        if self.dry_run {
+            member.leave()?;
+            return if member.rank() == 0 { try_out::<T>(request, chosen) } else { Ok(()) };
+        }
+        self.take_part::<T>(request, (chosen, place(chosen).as_str()), member.communicator(), || Ok(member.leave()?))
+    }
+
+    /// Refuses Burn's dashboard where there is nothing to draw on.
+    pub(super) fn check_screen(self) -> Result<()> {
         let has_screen = !self.tui || io::stdout().is_terminal();
         ensure!(
             has_screen,
             Mistake("--tui draws on a terminal: leave it out where the output is a file or a pipe".into())
         );
-        let (pulse, member) = (Pulse::of("preparing the data and the model"), ranks::member());
-        if self.dry_run {
-            member.leave()?;
-            return if member.rank() == 0 { try_out::<T>(request, chosen, &pulse) } else { Ok(()) };
-        }
-        let run = Run::<T>::prepare_on(request, member.communicator())?.named_device(&place(chosen));
+        Ok(())
+    }
+
+    /// Trains as one of several ranks, or alone, on the chosen device; `place` names those of this process. The first rank has the last word,
+    /// for which it parts from the others by `leave`.
+    pub(super) fn take_part<T: Shown>(
+        self,
+        request: &RunRequest,
+        (chosen, place): (&NamedDevice, &str),
+        communicator: Arc<dyn Communicator>,
+        leave: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let pulse = Pulse::of("preparing the data and the model");
+        let (rank, world) = (communicator.rank(), communicator.world());
+        let run = Run::<T>::prepare_on(request, communicator)?.named_device(place);
         if run.is_finished() {
-            member.leave()?;
+            leave()?;
             conclude_finished(&run);
             return Ok(());
         }
-        announce(&run, &places(chosen, member.world()));
+        announce(&run, &places(place, world));
         if self.self_check {
             pulse.now("checking the model");
             check(&run)?;
         }
-        let trained = self.train(run, pulse, member.rank() == 0)?;
-        member.leave()?;
-        if member.rank() > 0 {
+        let trained = self.train(run, pulse, rank == 0)?;
+        leave()?;
+        if rank > 0 {
             return Ok(()); // the first one has the files, and the last word
         }
         conclude(&trained);
@@ -87,13 +109,14 @@ impl Course {
 }
 
 /// Where the ranks compute.
-fn places(chosen: &NamedDevice, ranks: usize) -> String {
-    if ranks == 1 { place(chosen) } else { format!("{ranks} ranks, {}", place(chosen)) }
+fn places(place: &str, ranks: usize) -> String {
+    if ranks == 1 { place.to_string() } else { format!("{ranks} ranks, {place}") }
 }
 
 /// Says what the training costs, and how long it takes by the steps that it tries: the cost first, which a model that is too
 /// large for this machine has, too.
-fn try_out<T: Shown>(request: &RunRequest, chosen: &NamedDevice, pulse: &Pulse) -> Result<()> {
+fn try_out<T: Shown>(request: &RunRequest, chosen: &NamedDevice) -> Result<()> {
+    let pulse = Pulse::of("preparing the data and the model");
     let trial = DryRun::<T>::prepare(request)?;
     pulse.now("measuring a few steps");
     output::print(&format!("{}\n", trial.estimate()))?;

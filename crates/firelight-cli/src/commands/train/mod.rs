@@ -2,6 +2,7 @@
 //! `course.rs` follows a training of any task.
 
 mod course;
+mod on_devices;
 
 use std::path::{Path, PathBuf};
 
@@ -31,6 +32,7 @@ Examples:
   firelight train recipes/multi30k-de-en.toml --source train.de --target train.en
   firelight train texts --data DIR --from runs/masked-1
   firelight train --resume --out runs/shakespeare --steps 4000
+  firelight train dates --devices cuda:0,cuda:1 --set training.gradient_accumulation_steps=2
   firelight train dates --print-config > mine.toml
 
 Data by the task of the recipe:
@@ -73,6 +75,12 @@ pub(crate) struct Train {
     /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
     #[arg(long, value_name = "NAME")]
     device: Option<String>,
+    /// Devices that train together, such as cuda:0,cuda:1: each computes its share of training.gradient_accumulation_steps
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "device")]
+    devices: Vec<String>,
+    /// Sum the gradients of --devices on NVIDIA GPUs by NCCL, rather than over the main memory
+    #[arg(long, requires = "devices")]
+    nccl: bool,
     /// Override a value of the recipe, such as model.d_model=64; may be repeated
     #[arg(long = "set", value_name = "SECTION.KEY=VALUE", value_parser = parse_override)]
     overrides: Vec<(String, String)>,
@@ -103,6 +111,9 @@ impl Train {
     pub(crate) fn run(self) -> Result<()> {
         if !self.print_config {
             ranks::join()?;
+        }
+        if self.has_several_devices() {
+            ranks::refuse_unshared("--devices are ranks of one process")?;
         }
         let task = self.task()?;
         ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
@@ -166,10 +177,20 @@ impl Train {
             };
             return Ok(output::print(&recipe.to_toml()?)?);
         }
-        let chosen = device::choose_in_turn(self.device.as_deref(), ranks::local())?;
         let course =
             Course { dry_run: self.dry_run, self_check: self.self_check, tui: self.tui, tensorboard: self.tensorboard };
+        if self.has_several_devices() {
+            let (devices, nccl) = (device::choose_several(&self.devices)?, self.nccl);
+            return on_devices::follow::<T>(course, &self.request(&devices[0].device), &devices, nccl);
+        }
+        let name = self.device.as_deref().or_else(|| self.devices.first().map(String::as_str));
+        let chosen = device::choose_in_turn(name, ranks::local())?;
         course.follow::<T>(&self.request(&chosen.device), &chosen)
+    }
+
+    /// Whether the training has a thread for each of several devices.
+    pub(crate) fn has_several_devices(&self) -> bool {
+        self.devices.len() > 1
     }
 
     fn request(self, device: &Device) -> RunRequest {

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::task::toy_task::{Toy, request};
-use crate::toy::alone;
+use crate::toy::{alone, with_collectives};
 use crate::{Observer, StepReport, Threads, ThreadsOptions};
 
 const STEPS: &str = "5";
@@ -69,13 +69,23 @@ fn train(
     change: impl Fn(usize, RunRequest) -> RunRequest + Sync,
 ) -> Vec<End> {
     let options = ThreadsOptions { timeout: Duration::from_secs(60), ..ThreadsOptions::default() };
+    train_on(Threads::ranks(world, options), request, after, change)
+}
+
+/// The same of ranks that are there.
+fn train_on(
+    ranks: Vec<Threads>,
+    request: &RunRequest,
+    after: After,
+    change: impl Fn(usize, RunRequest) -> RunRequest + Sync,
+) -> Vec<End> {
     thread::scope(|scope| {
         let change = &change;
         let rank = |(number, rank): (usize, Threads)| {
             let request = change(number, request.clone());
             scope.spawn(move || one(&request, Arc::new(rank), after).map_err(|error| error.to_string()))
         };
-        let ranks: Vec<_> = Threads::ranks(world, options).into_iter().enumerate().map(rank).collect();
+        let ranks: Vec<_> = ranks.into_iter().enumerate().map(rank).collect();
         ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
     })
 }
@@ -158,6 +168,16 @@ fn ranks_leave_the_folder_of_one_process() {
         assert_eq!(on(world, &request, After::Nothing), ends(world, 5, false));
         assert!(left(&request) == expected, "{world} ranks");
     }
+}
+
+/// Of two numbers there is one sum, whoever adds them.
+#[test]
+fn two_ranks_whose_devices_sum_leave_the_folder_of_one_process() {
+    let _alone = alone();
+    let (_home, request) = asked();
+    let told = train_on(with_collectives(2), &request, After::Nothing, |_, request| request);
+    assert_eq!(told, ends(2, 5, false));
+    assert!(left(&request) == of_one());
 }
 
 #[test]
