@@ -1,5 +1,7 @@
 //! Short programs that show Firelight as a library; run one with `cargo run --release -p firelight-examples --example quickstart`.
 
+mod comparison;
+
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,6 +14,8 @@ use firelight::nn::{
     Layer, LmHead, LmHeadConfig, LossConfig, ParamBuilder, Pass, SequenceInput, TokenEmbedding, TokenEmbeddingConfig,
     Transformer,
 };
+
+pub use comparison::{Batches, Characters, fitted, measured, minimised, right, toy_or_words};
 
 /// Runs a program and prints its error as the command does: a line for each problem that says what to do, and an exit code that is not
 /// 0. A `main` that returns a `Result` would print the error's fields instead.
