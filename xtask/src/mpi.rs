@@ -13,7 +13,11 @@ pub(crate) const FEATURES: &str = "ndarray,firelight-cli/mpi,firelight-mpi/mpi";
 const PROGRAMS: [&str; 2] = ["mpicc", "mpirun"];
 const ADVICE: &str = "apt-get install libopenmpi-dev openmpi-bin libclang-dev";
 
-/// Lints what the feature changes, and runs the tests that start ranks. Without MPI they are left out, but fail where `CI` is `true`.
+/// The tests that start ranks.
+const TESTS: [(&str, &str); 3] =
+    [("ranks", "--test mpirun"), ("answers of ranks", "--test dealing"), ("trainings on ranks", "--test main ranks::")];
+
+/// Lints what the feature changes, and runs its tests, most of which start ranks. Without MPI they are left out, but fail where `CI` is `true`.
 pub(crate) fn check() -> Result<()> {
     if let Some(missing) = PROGRAMS.iter().find(|name| !is_installed(name)) {
         ensure!(!is_ci(), "tests on ranks: `{missing}` is not installed, `{ADVICE}` brings it");
@@ -21,18 +25,24 @@ pub(crate) fn check() -> Result<()> {
         return Ok(());
     }
     run("clippy with MPI", &mut cargo(&clippy()))?;
+    // Picked by a filter and not by their package, which would change the features of others.
+    run("units with MPI", &mut cargo(&tests_of("--lib mpi::")))?;
     run_tests(|_| {})
 }
 
 /// Runs the tests that start ranks, in the environment that `changed` makes.
 pub(crate) fn run_tests(changed: impl Fn(&mut Command)) -> Result<()> {
-    for (title, target) in [("ranks", "--test mpirun"), ("trainings on ranks", "--test main ranks::")] {
-        let mut tests = cargo(&format!("test --workspace --features {FEATURES} {target}"));
+    for (title, target) in TESTS {
+        let mut tests = cargo(&tests_of(target));
         tests.env_remove("BURN_DEVICE");
         changed(&mut tests);
         run(title, &mut tests)?;
     }
     Ok(())
+}
+
+fn tests_of(target: &str) -> String {
+    format!("test --workspace --features {FEATURES} {target}")
 }
 
 fn clippy() -> String {
@@ -46,6 +56,7 @@ mod tests {
     #[test]
     fn the_build_of_the_other_checks_is_shared() {
         assert!(FEATURES.starts_with("ndarray,"));
+        assert!(tests_of("--lib").starts_with("test --workspace --features ndarray,"), "{}", tests_of("--lib"));
         assert!(clippy().starts_with("clippy --workspace --all-targets --features ndarray,"), "{}", clippy());
     }
 }

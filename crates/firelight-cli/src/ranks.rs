@@ -2,6 +2,7 @@
 //! soon as one of them ends with an error, so that a rank that fails leaves it to the first one to tell that.
 
 use std::env;
+use std::io::{self, Write};
 use std::iter;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -9,14 +10,17 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use firelight::training::agree;
+use firelight::training::{agree, lead};
 use firelight_mpi::{Launch, Member, MpiOptions};
 
 use crate::failure::{Mistake, is_closed_pipe};
 use crate::output;
 
 /// How long a rank gives the first one to say what is wrong for all of them, before they have found each other.
-const COURTESY: Duration = Duration::from_secs(1);
+const COURTESY: Duration = Duration::from_secs(5);
+
+/// How long `mpirun` has to forward what the first rank has said: it may drop what it has not read when that rank ends all.
+const FORWARDING: Duration = Duration::from_millis(100);
 
 static MEMBER: OnceLock<Member> = OnceLock::new();
 
@@ -98,19 +102,19 @@ fn asked(arguments: impl IntoIterator<Item = String>) -> Vec<String> {
 /// As the work, and if another rank has failed.
 pub(crate) fn part<R>(done: Result<R>) -> Result<R> {
     let Some(member) = several() else { return done };
-    if done.as_ref().map_or_else(is_closed_pipe, |_| true) {
-        member.leave()?;
+    match &done {
+        Ok(_) => member.leave()?,
+        Err(error) if is_closed_pipe(error) => drop(member.leave()), // who has seen enough is told of nothing more
+        Err(_) => {}
     }
     done
 }
 
-/// Does on the first rank what writes for all of them, and then on the others, which find it done.
+/// Does on the first rank what writes for all of them, such as a download, and then on the others, which find it done. They wait for it as
+/// long as it takes.
 pub(crate) fn first<R>(mut work: impl FnMut() -> Result<R>) -> Result<R> {
     let Some(member) = several() else { return work() };
-    let ranks = member.communicator();
-    let done = if member.rank() == 0 { Some(work()?) } else { None };
-    ranks.barrier()?;
-    done.map_or_else(work, Ok)
+    lead(member.communicator(), &mut work)?.map_or_else(work, Ok)
 }
 
 /// Tells the other ranks that this one has failed, and lets the first one tell the user, who ends all. A rank that is not heard speaks for
@@ -131,7 +135,9 @@ pub(crate) fn fail(reason: &str) {
 
 /// Ends the other ranks with this one, if it ends with an error.
 pub(crate) fn end(code: u8) {
-    if let Some(member) = MEMBER.get().filter(|_| code != 0) {
+    if let Some(member) = MEMBER.get().filter(|member| code != 0 && member.world() > 1) {
+        let _ = io::stdout().flush();
+        sleep(FORWARDING);
         member.abort(code);
     }
 }

@@ -20,6 +20,9 @@ use crate::{Launch, MpiError, MpiOptions};
 /// 16 million took four to sixteen times as long for 33 million numbers on two ranks of one machine.
 const SEGMENT: usize = 1 << 18;
 
+/// How long MPI has to start at least, however short ranks wait for each other: processes come late on a machine that is busy.
+const STARTING: Duration = Duration::from_secs(60);
+
 /// What each rank hands over, in the order of ranks.
 pub(crate) type Given = Vec<Vec<u8>>;
 
@@ -45,7 +48,7 @@ impl Mpi {
         };
         let unusable = |reason: String| MpiError::Unusable { reason };
         thread::Builder::new().name("mpi".into()).spawn(work).map_err(|error| unusable(error.to_string()))?;
-        let (rank, world) = told.recv().map_err(|_| unusable("it ended while it was started".into()))??;
+        let (rank, world) = started(&told, options.timeout.max(STARTING))??;
         check(launch, [rank, world])?;
         let Launch { local_world, .. } = launch;
         Ok(Self { rank, world, local_world, timeout: options.timeout, orders: Mutex::new(orders) })
@@ -189,6 +192,19 @@ impl Add for Rounded {
     }
 }
 
+/// What the thread tells when MPI has started, which it does only when all ranks have come.
+fn started<T>(told: &Receiver<T>, patience: Duration) -> Result<T, MpiError> {
+    told.recv_timeout(patience).map_err(|error| MpiError::Unusable {
+        reason: match error {
+            RecvTimeoutError::Disconnected => "it ended while it was started".into(),
+            RecvTimeoutError::Timeout => format!(
+                "it has not started within {} s; did all ranks start, and do their machines reach each other?",
+                patience.as_secs()
+            ),
+        },
+    })
+}
+
 /// Refuses an MPI that finds another rank of another world than the launcher started.
 fn check(launch: Launch, [found_rank, found_world]: [usize; 2]) -> Result<(), MpiError> {
     let Launch { rank, world, variable, .. } = launch;
@@ -273,6 +289,18 @@ mod tests {
         mpi.abort(1);
         assert!(asked.recv().is_err());
         assert_eq!(mpi.barrier(), Err(CommunicatorError::Ended { rank: 1, operation: "barrier" }));
+    }
+
+    #[test]
+    fn an_mpi_that_does_not_start_is_not_waited_for_without_end() {
+        let (tell, told) = channel();
+        let error = started::<()>(&told, Duration::from_millis(5)).unwrap_err().to_string();
+        assert!(error.starts_with("MPI cannot be used: it has not started within 0 s; did all ranks start"), "{error}");
+        tell.send(()).unwrap();
+        started(&told, Duration::from_secs(60)).unwrap();
+        drop(tell);
+        let error = started(&told, Duration::from_secs(60)).unwrap_err().to_string();
+        assert!(error.ends_with("it ended while it was started"), "{error}");
     }
 
     #[test]

@@ -16,10 +16,21 @@ const CASE: &str = "FIRELIGHT_DEALING_CASE";
 const LINES: usize = 23;
 const BLOCK: usize = 2;
 
+/// A job that takes longer hangs, in seconds: `mpirun` ends it then.
+const LONGEST: &str = "120";
+
+/// How long a slow rank is at work, and how long the others wait for one that is not heard: much longer than a rank is silent, on a machine
+/// that is busy, too.
+const SLOW: Duration = Duration::from_secs(6);
+const SILENT: Duration = Duration::from_secs(5);
+
+/// How long `mpirun` has for what a rank has said before that rank ends all: it may drop what it has not forwarded.
+const FORWARDING: Duration = Duration::from_millis(100);
+
 /// What `world` ranks do in a case.
 fn mpirun(world: usize, case: &str) -> Output {
     let mut command = Command::new("mpirun");
-    command.args(["-q", "--oversubscribe", "--allow-run-as-root", "-n", &world.to_string()]);
+    command.args(["-q", "--oversubscribe", "--allow-run-as-root", "--timeout", LONGEST, "-n", &world.to_string()]);
     command.arg(env::current_exe().unwrap()).args(["--exact", "a_rank", "--nocapture", "--test-threads=1"]);
     command.env(CASE, case).output().expect("mpirun is installed")
 }
@@ -28,7 +39,7 @@ fn mpirun(world: usize, case: &str) -> Output {
 #[test]
 fn a_rank() {
     let Ok(case) = env::var(CASE) else { return };
-    let timeout = Duration::from_secs(if case == "slow" { 2 } else { 60 });
+    let timeout = if case == "slow" { SILENT } else { Duration::from_secs(60) };
     let member = join(MpiOptions { timeout }).unwrap();
     match work(&member, &case) {
         Ok(()) => {
@@ -37,6 +48,7 @@ fn a_rank() {
         }
         Err(error) if member.rank() == 0 => {
             eprintln!("error: {error}");
+            sleep(FORWARDING);
             member.abort(7);
         }
         Err(_) => sleep(Duration::from_secs(60)), // until the first rank ends all
@@ -54,7 +66,7 @@ fn work(member: &Member, case: &str) -> Result<(), Box<dyn Error>> {
     };
     let answer = |before: usize, lines: &[String]| {
         if case == "slow" && member.rank() == 1 && before == BLOCK {
-            sleep(Duration::from_millis(2500)); // longer than ranks wait
+            sleep(SLOW);
         }
         match case == "bad line" && before == 4 * BLOCK {
             true => {

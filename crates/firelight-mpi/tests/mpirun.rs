@@ -14,10 +14,19 @@ const CASE: &str = "FIRELIGHT_MPI_CASE";
 /// The exit code of a rank for which not all is as it should be.
 const WRONG: i32 = 99;
 
+/// A job that takes longer hangs, in seconds: `mpirun` ends it then.
+const LONGEST: &str = "120";
+
+/// How long ranks wait for one that is silent: more than they need to come on a machine that is busy.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// How long `mpirun` has for what a rank has said before that rank ends all: it may drop what it has not forwarded.
+const FORWARDING: Duration = Duration::from_millis(100);
+
 /// What `world` ranks do in a case.
 fn mpirun(world: usize, case: &str) -> Output {
     let mut command = Command::new("mpirun");
-    command.args(["--oversubscribe", "--allow-run-as-root", "-n", &world.to_string()]);
+    command.args(["--oversubscribe", "--allow-run-as-root", "--timeout", LONGEST, "-n", &world.to_string()]);
     command.arg(env::current_exe().unwrap()).args(["--exact", "a_rank", "--nocapture", "--test-threads=1"]);
     command.env(CASE, case).output().expect("mpirun is installed")
 }
@@ -30,7 +39,7 @@ fn said(output: &Output) -> String {
 #[test]
 fn a_rank() {
     let Ok(case) = env::var(CASE) else { return };
-    let timeout = Duration::from_secs(if case == "silent" { 1 } else { 60 });
+    let timeout = if case == "silent" { SILENT } else { Duration::from_secs(60) };
     let member = join(MpiOptions { timeout }).unwrap();
     match case.as_str() {
         "exchange" => exchange(&member),
@@ -100,6 +109,7 @@ fn failure(member: &Member) {
     check(ranks.barrier().is_err() && ranks.sum_f32(&mut [1.0]).is_err(), "what comes after a failure");
     if member.rank() == 0 {
         eprintln!("error: {error}");
+        sleep(FORWARDING);
         member.abort(7);
     }
     sleep(Duration::from_secs(60));
@@ -129,6 +139,7 @@ fn silent(member: &Member) {
     check(by_itself, &error.to_string());
     if member.rank() == 0 {
         eprintln!("error: {error}");
+        sleep(FORWARDING);
         member.abort(8);
     }
     sleep(Duration::from_secs(60));
@@ -180,7 +191,7 @@ fn a_rank_that_does_something_else_is_told() {
 fn a_rank_that_does_not_answer_is_named_after_the_timeout() {
     let output = mpirun(3, "silent");
     assert_eq!(output.status.code(), Some(8), "{}", said(&output));
-    assert_eq!(said(&output).matches("error: rank 0 has waited 1 s in the barrier for rank 1;").count(), 1);
+    assert_eq!(said(&output).matches("error: rank 0 has waited 3 s in the barrier for rank 1;").count(), 1);
 }
 
 #[test]

@@ -22,6 +22,7 @@ use crate::{Alone, Communicator, CommunicatorError};
 pub use agreement::agree;
 pub(crate) use agreement::{Term, settings, weights};
 pub use dealing::deal;
+pub use preparation::lead;
 pub(crate) use shards::Shards;
 
 /// The ranks of a training, seen from one of them.
@@ -115,6 +116,11 @@ impl Ranks {
     /// Held while a batch is computed, where ranks share a device.
     pub(crate) fn turn(&self) -> Result<Option<Box<dyn Any>>, CommunicatorError> {
         self.0.turn()
+    }
+
+    /// How many there are.
+    pub(crate) fn world(&self) -> usize {
+        self.0.world()
     }
 
     /// Waits until all ranks are here.

@@ -144,7 +144,8 @@ impl<M: Trainable> Trainer<M> {
         let tokens_per_second = count / began.elapsed().as_secs_f64();
         let report = StepReport { step, loss, training_loss, learning_rate, gradient_norm: norm, tokens_per_second };
         if !norm.is_finite() && self.loss_scale.as_ref().is_some_and(LossScale::halve) {
-            return Ok(Update { report, count, model: None }); // The batch is passed over, as it will be when the run is repeated.
+            // The batch is passed over, as it will be when the run is repeated; on all ranks, whose gradients are the same bytes.
+            return Ok(Update { report, count, model: None });
         }
         self.check_finite("gradient norm", norm, &batches, &gradients)?;
 

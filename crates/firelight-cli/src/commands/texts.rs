@@ -129,6 +129,25 @@ impl Texts {
     }
 }
 
+/// A file that fills what is to be read into, also where the system hands over less at a time: where blocks of lines end is the same on every
+/// rank.
+struct Filling<R>(R);
+
+impl<R: Read> Read for Filling<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.0.read(&mut buffer[filled..]) {
+                Ok(0) => break,
+                Ok(more) => filled += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+}
+
 impl Lines {
     fn new(reader: Box<dyn Read + Send>, source: PathBuf, is_typed: bool) -> Self {
         let reader = BufReader::with_capacity(AHEAD, reader);
@@ -148,8 +167,13 @@ impl Lines {
     fn of_file(path: &Path) -> Result<Self> {
         let unreadable = |cause: String| Mistake(format!("cannot read `{}`: {cause}", path.display()));
         ensure!(!path.is_dir(), unreadable("it is a folder; give a file with one text per line".into()));
+        if path.exists() && !path.is_file() {
+            ranks::refuse_unshared(&format!("`{}` is a pipe or a device, which can be read once", path.display()))?;
+        }
         let file = File::open(path).map_err(|error| unreadable(error.to_string()))?;
-        Ok(Self::new(Box::new(file), path.into(), false))
+        let reader: Box<dyn Read + Send> =
+            if ranks::several().is_some() { Box::new(Filling(file)) } else { Box::new(file) };
+        Ok(Self::new(reader, path.into(), false))
     }
 
     /// One line, which may be waited for, and those that have arrived with it. Those before a line that cannot be read come first.
@@ -258,6 +282,16 @@ mod tests {
         assert_eq!(next(), Some((3, texts(&[""]))));
         assert_eq!(next(), Some((4, texts(&["e"]))));
         assert_eq!(next(), None);
+    }
+
+    #[test]
+    fn blocks_do_not_depend_on_how_a_file_is_handed_over() {
+        let pieces = Pieces([&b"a\nb"[..], b"\n", b"c"].into_iter().collect());
+        let mut lines = Lines::new(Box::new(Filling(pieces)), "file".into(), false);
+        let whole = ["a", "b"].map(str::to_string).to_vec();
+        assert_eq!(lines.next_lines().unwrap(), Some((0, whole)));
+        assert_eq!(lines.next_lines().unwrap(), Some((2, vec!["c".to_string()])));
+        assert_eq!(lines.next_lines().unwrap(), None);
     }
 
     /// How many lines each of several ranks counts.

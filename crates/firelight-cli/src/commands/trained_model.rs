@@ -51,7 +51,7 @@ impl TrainedModel {
 
     /// The device that was asked for, of a command without a model.
     pub(super) fn chosen_device(&self) -> Result<Device> {
-        Ok(device::choose(self.device.as_deref())?.device)
+        Ok(device::choose_in_turn(self.device.as_deref(), ranks::local())?.device)
     }
 
     /// Takes the floats of a GGUF file from now on, as a command does that cannot read blocks.
@@ -64,10 +64,8 @@ impl TrainedModel {
     /// Works with a checkpoint on a device, after saying which they are.
     pub(super) fn with<T>(&self, use_them: impl FnOnce(&Checkpoint, &Device) -> Result<T>) -> Result<T> {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
-        let chosen = device::choose(self.device.as_deref())?;
-        if ranks::several().is_some() {
-            ranks::agree_on(&files_of(self.run_dir()?, &checkpoint)?)?;
-        }
+        let chosen = device::choose_in_turn(self.device.as_deref(), ranks::local())?;
+        same_on_ranks(self.run_dir()?, &checkpoint)?;
         let weights = weights_in(self.run_dir()?, &checkpoint)?;
         output::note(format_args!("checkpoint: {checkpoint}, {weights}, device: {}", place(&chosen)));
         use_them(&checkpoint, &chosen.device)
@@ -108,7 +106,9 @@ pub(super) fn beside<M>(
     device: &Device,
     load: impl FnOnce(PathBuf, &Checkpoint, &Device) -> Result<M, TaskError>,
 ) -> Result<M> {
-    Ok(load(ranks::first(|| converted(model))?, &Checkpoint::Last, device)?)
+    let run_dir = ranks::first(|| converted(model))?;
+    same_on_ranks(&run_dir, &Checkpoint::Last)?;
+    Ok(load(run_dir, &Checkpoint::Last, device)?)
 }
 
 /// The run folder of what a user calls a model; a published one is converted first, once.
@@ -121,11 +121,26 @@ pub(super) fn converted_to_floats(model: &Path) -> Result<PathBuf> {
     Ok(run_folder_of_floats(model, &import_cache(), |told| output::note(format_args!("{told}")))?)
 }
 
-/// The files of a model that its answers depend on.
+/// Refuses ranks that have other files of a model.
+fn same_on_ranks(run_dir: &Path, checkpoint: &Checkpoint) -> Result<()> {
+    match ranks::several() {
+        Some(_) => ranks::agree_on(&files_of(run_dir, checkpoint)?),
+        None => Ok(()),
+    }
+}
+
+/// What special tokens are for, where the file of a tokenizer does not say it.
+const SPECIAL_TOKENS: [&str; 2] = ["special_tokens_map.json", "source_special_tokens_map.json"];
+
+/// The files of a model that its answers depend on. How sentences are pooled and prompted stands in `config.json`; a task may ask the recipe
+/// how its model reads.
 fn files_of(run_dir: &Path, checkpoint: &Checkpoint) -> Result<Vec<PathBuf>> {
     let folder = ModelFolder::open(run_dir)?;
-    let described = [folder.config(), folder.tokenizer(), folder.source_tokenizer(), folder.generation()];
-    Ok(described.into_iter().chain([folder.quantization(), folder.find(checkpoint)?.path]).collect())
+    let described = [folder.config(), folder.recipe(), folder.generation(), folder.quantization()];
+    let tokenizers = [folder.tokenizer(), folder.source_tokenizer()];
+    let special = SPECIAL_TOKENS.map(|name| run_dir.join(name));
+    let weights = folder.find(checkpoint)?.path;
+    Ok(described.into_iter().chain(tokenizers).chain(special).chain([weights]).collect())
 }
 
 /// The step and the file of a checkpoint, in words.

@@ -21,7 +21,10 @@ fn ranks_that_are_asked_for_different_trainings_are_refused() {
     let out = home.path().join("run");
     let of_rank = |recipe: &[&str], more: &[&str]| train(recipe, &out, more);
     for (other, texts) in [
-        (of_rank(&STORIES, &["--set", "model.d_ff=24"]), ["its list of overrides is `", "that of rank 0 `"]),
+        (
+            of_rank(&STORIES, &["--set", "model.d_ff=24"]),
+            ["its override of model.d_ff is `", "24`, and that of rank 0 `16`"],
+        ),
         (of_rank(&["dates"], &[]), ["its recipe is `\"dates\"`", "rank 0 `\"stories\"`"]),
     ] {
         let finished = finish(on_ranks_of_their_own(&[of_rank(&STORIES, &[]), other]));

@@ -72,21 +72,26 @@ pub fn evaluate_on(
     device: &Device,
     communicator: Arc<dyn Communicator>,
 ) -> Result<Evaluation, TaskError> {
-    let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
-    let (folder, recipe) = open_run::<Language>(folder)?;
-    let tokenizer = generator.tokenizer();
-    let [_, validation] = match asked {
-        None => LmText::open(&recipe, &folder)?.parts,
-        Some((data, None)) => Sources::at(&recipe.data, &[data.into()])?.encode(tokenizer, &recipe.data)?,
-        Some((data, Some(split))) => {
-            let all = Sources::of_split(data, split)?.encode_all(tokenizer, &recipe.data)?;
-            [all.clone(), all]
-        }
+    let open = || -> Result<_, TaskError> {
+        let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
+        let (folder, recipe) = open_run::<Language>(folder.as_ref())?;
+        let tokenizer = generator.tokenizer();
+        let [_, validation] = match asked {
+            None => LmText::open(&recipe, &folder)?.parts,
+            Some((data, None)) => Sources::at(&recipe.data, &[data.into()])?.encode(tokenizer, &recipe.data)?,
+            Some((data, Some(split))) => {
+                let all = Sources::of_split(data, split)?.encode_all(tokenizer, &recipe.data)?;
+                [all.clone(), all]
+            }
+        };
+        let loader = validation.validation_loader(&recipe, device)?;
+        Ok((generator, validation, loader))
     };
-    let loader = validation.validation_loader(&recipe, device)?;
+    // The others would wait for a rank that has nothing to evaluate.
+    let (generator, validation, loader) = open().inspect_err(|error| communicator.fail(&error.to_string()))?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
     let found = firelight_training::evaluate_on(&task, loader.as_ref(), communicator)?;
-    let characters = validation.parts().map(|part| characters(tokenizer, part)).sum::<usize>();
+    let characters = validation.parts().map(|part| characters(generator.tokenizer(), part)).sum::<usize>();
     let bits = found.loss * found.tokens as f64 / std::f64::consts::LN_2;
     Ok(Evaluation {
         loss: found.loss,

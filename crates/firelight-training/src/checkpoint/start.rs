@@ -62,7 +62,8 @@ impl StartPoint {
         }
     }
 
-    /// Gives `model` the weights of the checkpoint and builds its optimiser with the state it had.
+    /// Gives `model` the weights of the checkpoint and builds its optimiser with the state it had, as one process does.
+    #[cfg(test)]
     pub(crate) fn restore<M: Module>(
         &self,
         model: M,

@@ -59,11 +59,17 @@ pub fn agree(
     if ranks.are_one() {
         return Ok(());
     }
-    for path in files {
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        terms.push((name, contents(path).map_err(TrainingError::file("read", path))?));
-    }
+    terms.extend(ranks.tell(described(files))?);
     ranks.compare(terms)
+}
+
+/// The names of files, and what is in them.
+fn described(files: &[PathBuf]) -> Result<Vec<Term>, TrainingError> {
+    let term = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok((name, contents(path).map_err(TrainingError::file("read", path))?))
+    };
+    files.iter().map(term).collect()
 }
 
 /// The length and the checksum of a file.
@@ -105,17 +111,16 @@ impl Ranks {
     }
 }
 
-/// The first term in which a rank differs from the first one.
+/// The first term in which a rank differs from the first one. A rank may have terms that others have not.
 fn difference(work: Work, rank: usize, (found, expected): (&[Term], &[Term])) -> Option<InputError> {
     if found == expected {
         return None;
     }
-    let none = (String::new(), String::new());
-    let mut pairs = (0..found.len().max(expected.len()))
-        .map(|index| (found.get(index).unwrap_or(&none), expected.get(index).unwrap_or(&none)));
-    let (found, expected) = pairs.find(|(found, expected)| found != expected)?;
-    let name = if expected.0.is_empty() { &found.0 } else { &expected.0 };
-    let (found, expected) = first_line(&found.1, &expected.1);
+    let name = &expected.iter().chain(found).find(|(name, _)| values(found, name) != values(expected, name))?.0;
+    let [found, expected] = [found, expected].map(|terms| values(terms, name));
+    let place = (0..found.len().max(expected.len())).find(|&place| found.get(place) != expected.get(place))?;
+    let [found, expected] = [found, expected].map(|values| values.get(place).copied().unwrap_or_default());
+    let (found, expected) = first_line(found, expected);
     let problem = format!(
         "rank {rank} does not {} what rank 0 does: its {name} is `{}`, and that of rank 0 `{}`",
         work.verb,
@@ -123,6 +128,11 @@ fn difference(work: Work, rank: usize, (found, expected): (&[Term], &[Term])) ->
         shortened(expected)
     );
     Some(InputError::new(problem).advise(format!("start every rank with the same {}", work.common)))
+}
+
+/// The values of the terms of this name, of which there may be several: files of different folders may be called alike.
+fn values<'a>(terms: &'a [Term], name: &str) -> Vec<&'a str> {
+    terms.iter().filter(|(other, _)| other == name).map(|(_, value)| value.as_str()).collect()
 }
 
 /// The first lines of two texts that differ.
@@ -197,6 +207,29 @@ mod tests {
         );
         let error = difference(TRAINING, 1, (&terms("a")[..1], &terms("a"))).unwrap().to_string();
         assert!(error.contains("its recipe is ``, and that of rank 0 `a`"), "{error}");
+    }
+
+    #[test]
+    fn a_term_that_one_rank_alone_has_is_named() {
+        let with = |more: &[(&str, &str)]| {
+            let more = more.iter().map(|(name, value)| (name.to_string(), value.to_string()));
+            terms("a").into_iter().chain(more).chain([("folder".into(), "runs".into())]).collect::<Vec<_>>()
+        };
+        let (less, more) =
+            (with(&[("override of seed", "1")]), with(&[("override of k", "2"), ("override of seed", "1")]));
+        let twice = with(&[("override of seed", "1"), ("override of seed", "3")]);
+        assert!(
+            difference(TRAINING, 1, (&twice, &less))
+                .unwrap()
+                .to_string()
+                .contains("seed is `3`, and that of rank 0 ``")
+        );
+        for (found, expected, told) in
+            [(&less, &more, "k is ``, and that of rank 0 `2`"), (&more, &less, "k is `2`, and")]
+        {
+            let error = difference(TRAINING, 1, (found, expected)).unwrap().to_string();
+            assert!(error.contains(told), "{error}");
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ where
         }
         return Ok(());
     }
-    let (mut waiting, mut shown, mut is_over) = (Vec::new(), Ok(()), false);
+    let (mut waiting, mut shown, mut is_over, mut failed) = (Vec::new(), Ok(()), false, None);
     loop {
         let Round { read, unread, own } = if is_over { Round::default() } else { Round::read(&mut next, ranks) };
         let all: Vec<Handed<A>> = hand_over::<A, E>(ranks, || {
@@ -81,16 +81,17 @@ where
             let found = own.map(|(before, lines)| answer(before, &lines).map_err(|error| Failure::of(&error)));
             Handed { read, unread, answer: found, ends }
         })?;
-        if all[0].ends || is_over {
+        if all[0].ends {
             return shown;
         }
-        is_over = all[0].read.len() < ranks.world();
+        if is_over {
+            return failed.map_or(Ok(()), |failure: Failure| Err(failure.into_error().into()));
+        }
+        let is_last = all[0].read.len() < ranks.world();
         let (found, failure) = in_order(all);
         waiting = if ranks.rank() == 0 { found } else { Vec::new() };
-        if let Some(failure) = failure {
-            waiting.into_iter().try_for_each(show)?;
-            return Err(failure.into_error().into());
-        }
+        // What came before a failure is shown in one more round, as the last answers are.
+        (is_over, failed) = (is_last || failure.is_some(), failure);
     }
 }
 

@@ -14,6 +14,7 @@ use crate::config::all_of;
 use crate::evaluator::deciding;
 use crate::freeze;
 use crate::path::fits;
+use crate::ranks::Ranks;
 use crate::recipe::{LIMIT, init_in, refuse, task_in};
 use crate::{AnyRecipe, Problem, Recipe, RecipeError, fields_of};
 
@@ -25,9 +26,9 @@ pub(super) struct Plan<T: Task> {
 }
 
 impl<T: Task> Plan<T> {
-    /// As one of `sharing` ranks on this machine.
-    pub(super) fn new(request: &RunRequest, sharing: usize) -> Result<Self, T::Error> {
-        let plan = Self::unchecked(request)?.checked(request, sharing)?;
+    /// As one of `ranks`.
+    pub(super) fn new(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+        let plan = Self::unchecked(request)?.checked(request, ranks)?;
         let problems = start::check::<T>(&plan.recipe, &plan.config, &request.device)?;
         refused::<T>(request, &problems)?;
         Ok(plan)
@@ -49,8 +50,8 @@ impl<T: Task> Plan<T> {
 
     /// The same with its epochs counted in steps; refused where it asks for what the machine cannot hold or the model does not
     /// have. A run that is resumed is checked alike, because its recipe may have been edited.
-    pub(super) fn checked(self, request: &RunRequest, sharing: usize) -> Result<Self, T::Error> {
-        let too_large = memory::check(&self, &request.device, sharing); // before anything of its size is made
+    pub(super) fn checked(self, request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
+        let too_large = memory::check(&self, &request.device, ranks); // before anything of its size is made
         refused::<T>(request, too_large.as_slice())?;
         let batches = self.corpus.batches_per_epoch(&self.recipe)?;
         let plan = Self { recipe: self.recipe.over(batches), ..self };

@@ -16,6 +16,9 @@ use crate::path::shapes_of;
 /// Bytes of a 32-bit float.
 const FLOAT: usize = 4;
 
+/// Numbers that an optimiser keeps of each that is trained: those of Adam, which has the most.
+const MOMENTS: usize = 2;
+
 /// Logits of more floats than this are computed in blocks and never lie in memory whole.
 const LOGITS_IN_BLOCKS: usize = 16 << 20;
 
@@ -103,6 +106,12 @@ impl Estimate {
         self.state_bytes.saturating_add(self.activation_bytes)
     }
 
+    /// The same on each of `world` ranks that share the moments: its part of them is the mean, for the shares are about equal.
+    pub(super) fn bytes_on(&self, world: usize) -> usize {
+        let moments = self.trained.saturating_mul(MOMENTS * FLOAT);
+        self.bytes().saturating_sub(moments - moments.div_ceil(world.max(1)))
+    }
+
     /// The same for a model of so many parameters, of which a part is trained, and another one lies in blocks: its numbers and bytes. Of
     /// these there is no moving average.
     pub(super) fn of_part(
@@ -151,7 +160,7 @@ pub(super) fn cost_by_paths<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, d
 fn state_bytes(training: &TrainingConfig, parameters: usize, trained: usize) -> usize {
     let weights = if training.ema_decay > 0.0 { 2 } else { 1 };
     let gradients = 1 + sums_kept(training.gradient_accumulation_steps);
-    parameters.saturating_mul(weights).saturating_add(trained.saturating_mul(gradients + 2)).saturating_mul(FLOAT)
+    parameters.saturating_mul(weights).saturating_add(trained.saturating_mul(gradients + MOMENTS)).saturating_mul(FLOAT)
 }
 
 impl fmt::Display for Estimate {
@@ -196,6 +205,14 @@ mod tests {
         let estimate = Estimate::new(cost, &training).of_part(&training, (100, (64, 68)), 6);
         assert_eq!((estimate.parameters, estimate.trained), (100, 6));
         assert_eq!(estimate.state_bytes, 68 + 4 * (2 * 36 + 3 * 6));
+    }
+
+    #[test]
+    fn ranks_that_share_the_moments_need_less_each() {
+        let cost = BatchCost { parameters: 9, flops_per_token: 1.0, kept_per_token: 1, logits_per_token: 1, tokens: 1 };
+        let estimate = Estimate::new(cost, &TrainingConfig::default());
+        assert_eq!(estimate.bytes_on(1), estimate.bytes());
+        assert_eq!(estimate.bytes_on(4), estimate.bytes() - 4 * 2 * 9 * 3 / 4);
     }
 
     #[test]

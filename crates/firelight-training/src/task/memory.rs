@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use super::begin::Plan;
 use super::estimate::cost_by_paths;
 use super::{Estimate, RecipeOf, Task};
+use crate::ranks::Ranks;
 use crate::{Problem, Recipe};
 
 /// What a device may have whose memory is not known: 1 TiB, more than any has today.
@@ -15,23 +16,28 @@ const UNKNOWN: usize = 1 << 40;
 /// The keys that a message names at most.
 const NAMED: usize = 3;
 
-/// Refuses a recipe whose estimate is above the memory of the machine, which `sharing` ranks have together, naming the keys of which a smaller
-/// value would fit.
-pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device, sharing: usize) -> Option<Problem> {
+/// Refuses a recipe whose estimate is above the memory of the machine, which the `ranks` that are on it have together, naming the keys of which
+/// a smaller value would fit.
+pub(super) fn check<T: Task>(plan: &Plan<T>, device: &Device, ranks: &Ranks) -> Option<Problem> {
     let all = limit(device);
-    let sharing = if all == UNKNOWN { 1 } else { sharing }; // a GPU has its own
-    check_within((all, sharing), plan, device)
+    let sharing = if all == UNKNOWN { 1 } else { ranks.sharing() }; // a GPU has its own
+    check_within((all, sharing), ranks.world(), plan, device)
 }
 
-/// The same, where so many ranks have `all` bytes together.
-fn check_within<T: Task>((all, sharing): (usize, usize), plan: &Plan<T>, device: &Device) -> Option<Problem> {
+/// The same, where so many of the `world` ranks have `all` bytes together.
+fn check_within<T: Task>(
+    (all, sharing): (usize, usize),
+    world: usize,
+    plan: &Plan<T>,
+    device: &Device,
+) -> Option<Problem> {
     let limit = all / sharing;
     let Plan { recipe, corpus, config } = plan;
-    let bytes = bytes::<T>(limit, recipe, config, device);
+    let bytes = bytes::<T>((limit, world), recipe, config, device);
     if bytes <= limit {
         return None;
     }
-    let mut smaller = smaller::<T>(limit, recipe, corpus, device);
+    let mut smaller = smaller::<T>((limit, world), recipe, corpus, device);
     smaller.truncate(NAMED);
     let each = if sharing == 1 { String::new() } else { format!(" for each of {sharing} ranks on this machine") };
     let too_much = format!("would take about {} of memory, and there is {}{each}", in_words(bytes), in_words(limit));
@@ -75,7 +81,7 @@ fn total_in(meminfo: &str) -> Option<usize> {
 /// The keys of which a smaller value alone would make the training fit, the largest first: the key, its value, and the largest of
 /// its halves, quarters and so on that fits.
 fn smaller<T: Task>(
-    limit: usize,
+    limit: (usize, usize),
     recipe: &RecipeOf<T>,
     corpus: &T::DataModule,
     device: &Device,
@@ -94,15 +100,16 @@ fn smaller<T: Task>(
     found
 }
 
-/// About the bytes of a training. No model is built whose parameters alone are more than `limit`, at four bits each.
-fn bytes<T: Task>(limit: usize, recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> usize {
+/// About the bytes of a training on each of `world` ranks. No model is built whose parameters alone are more than `limit`, at four bits each.
+fn bytes<T: Task>((limit, world): (usize, usize), recipe: &RecipeOf<T>, config: &T::Config, device: &Device) -> usize {
     let all = Estimate::of::<T>(recipe, config, device);
-    if all.parameters / 2 > limit { all.bytes() } else { cost_by_paths::<T>(recipe, config, device).bytes() }
+    let found = if all.parameters / 2 > limit { all } else { cost_by_paths::<T>(recipe, config, device) };
+    found.bytes_on(if recipe.training.shard_optimizer { world } else { 1 })
 }
 
 /// Whether the recipe `text` is one whose training fits, with this value of a key.
 fn fits<T: Task>(
-    limit: usize,
+    limit: (usize, usize),
     text: &str,
     (key, value): (&str, usize),
     corpus: &T::DataModule,
@@ -111,7 +118,7 @@ fn fits<T: Task>(
     let changed = Recipe::parse_with(text, key, &[(key.into(), value.to_string())], T::judge);
     let fits = |recipe: RecipeOf<T>| {
         let config = T::config(&recipe, corpus, key.as_ref()).ok()?;
-        Some(bytes::<T>(limit, &recipe, &config, device) <= limit)
+        Some(bytes::<T>(limit, &recipe, &config, device) <= limit.0)
     };
     changed.ok().and_then(fits).unwrap_or(false)
 }
@@ -155,7 +162,7 @@ mod tests {
         // Two parameters with gradients and moments, and two floats for each point.
         let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
         let plan = Plan::<Toy> { recipe, corpus: (), config: NoKeys {} };
-        let check = |limit| check_within((limit, 1), &plan, &Device::flex());
+        let check = |limit| check_within((limit, 1), 1, &plan, &Device::flex());
         let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
         assert_eq!(check(bytes(1000)), None);
         for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {
@@ -167,13 +174,27 @@ mod tests {
             assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
         }
         assert!(check(bytes(0)).unwrap().text.ends_with("; make the model and its batches smaller"));
-        let shared = |limit| check_within((limit, 3), &plan, &Device::flex());
+        let shared = |limit| check_within((limit, 3), 3, &plan, &Device::flex());
         assert_eq!(shared(3 * bytes(1000)), None);
         let told = shared(3 * bytes(1000) - 1).unwrap().text;
         assert!(
             told.contains("there is 1 MiB for each of 3 ranks on this machine; training.batch_size = 500"),
             "{told}"
         );
+    }
+
+    #[test]
+    fn a_share_of_the_moments_counts_and_no_more() {
+        let overrides = [("training.batch_size", "1"), ("training.shard_optimizer", "true")];
+        let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
+        let recipe = read_recipe::<Toy>(None, &overrides).unwrap();
+        let plan = Plan::<Toy> { recipe, corpus: (), config: NoKeys {} };
+        let check = |limit, world| check_within((limit, 1), world, &plan, &Device::flex());
+        // Two parameters with gradients, a half of their moments or all of them, and two floats for the point.
+        for (world, bytes) in [(1, 4 * (2 * 4 + 2)), (2, 4 * (2 * 3 + 2))] {
+            assert_eq!(check(bytes, world), None);
+            assert!(check(bytes - 1, world).is_some());
+        }
     }
 
     #[test]

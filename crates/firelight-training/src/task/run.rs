@@ -19,7 +19,7 @@ use super::{Check, DataModule, Estimate, RecipeOf, RunRequest, Task, TrainedRun,
 use crate::checkpoint::write_json;
 use crate::config::LOSS;
 use crate::path::{fits, parameters_of, shapes_of};
-use crate::ranks::Ranks;
+use crate::ranks::{Ranks, Shards};
 use crate::sessions::SessionLog;
 use crate::{
     Extension, FitInput, InitReport, MetricsLog, Observer, Score, StartPoint, TrainingConfig, TrainingError,
@@ -90,12 +90,12 @@ impl<T: Task> Run<T> {
     /// # Errors
     /// As [`prepare`](Self::prepare), as far as recipe and data go.
     pub fn estimate(request: &RunRequest) -> Result<Estimate, T::Error> {
-        let Plan { recipe, config, .. } = Plan::<T>::new(request, 1)?;
+        let Plan { recipe, config, .. } = Plan::<T>::new(request, &Ranks::alone())?;
         Ok(cost_of::<T>(&recipe, &config, &request.device, || blocks::planned::<T>(&recipe, &config, &request.device)))
     }
 
     fn begin(request: &RunRequest, ranks: &Ranks) -> Result<Self, T::Error> {
-        let Plan { recipe, corpus, config } = Plan::<T>::new(request, ranks.sharing())?;
+        let Plan { recipe, corpus, config } = Plan::<T>::new(request, ranks)?;
         ranks.check(recipe.training.gradient_accumulation_steps).map_err(TrainingError::from)?;
         let folder = match &request.out {
             Some(out) => ModelFolder::create(out, request.existing)?,
@@ -139,11 +139,20 @@ impl<T: Task> Run<T> {
         if T::config(&recipe, &corpus, &source)? != config {
             return Err(other_run(&folder, "model").into());
         }
-        let plan = Plan { recipe, corpus, config }.checked(&request.clone().with_recipe(source), ranks.sharing())?;
+        let plan = Plan { recipe, corpus, config }.checked(&request.clone().with_recipe(source), ranks)?;
         let start = resume_point(&folder)?.unwrap_or_default();
         let run = Self::assemble(folder, plan, start, &request.device, ranks)?;
-        run.start.restore(run.task.clone(), &run.recipe.optimizer)?; // fails before anything is written
+        run.check_start()?; // fails before anything is written
         Ok(run)
+    }
+
+    /// Builds what the run goes on with and throws it away: of an optimiser that ranks share, no more than this rank has of it.
+    fn check_start(&self) -> Result<(), TrainingError> {
+        let (start, optimizer) = (&self.start, &self.recipe.optimizer);
+        let model = start.restore_model(self.task.clone(), optimizer)?;
+        let shards = self.recipe.training.shard_optimizer.then(|| Shards::of(&model, &self.ranks)).flatten();
+        start.optimizer(&model, optimizer, shards.as_ref())?;
+        Ok(())
     }
 
     fn assemble(

@@ -153,15 +153,28 @@ fn the_others_end_without_an_error_where_nobody_looks_at_the_answers() {
 }
 
 #[test]
+fn nobody_is_told_of_a_failure_behind_answers_that_nobody_looks_at() {
+    let lines = lines(20);
+    let job = Job { unanswered: Some(3), ..Job::of(&lines, 2) };
+    // The answer of the first rank in the round in which the second one fails.
+    let show = |answer: &str| -> io::Result<()> {
+        if answer.starts_with("4 of") { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
+    };
+    let found = on_ranks(2, |rank| job.done_by(rank, show));
+    assert_eq!(found[0].0.lines().count(), 4);
+    assert!(found[0].1.is_err() && found[1] == (String::new(), Ok(())), "{found:?}");
+}
+
+#[test]
 fn a_rank_may_be_at_work_for_longer_than_the_others_wait() {
-    let options = ThreadsOptions { timeout: Duration::from_millis(500), ..ThreadsOptions::default() };
+    let options = ThreadsOptions { timeout: Duration::from_secs(2), ..ThreadsOptions::default() };
     let shown = thread::scope(|scope| {
         let ranks = Threads::ranks(2, options).into_iter().map(|rank| {
             scope.spawn(move || {
                 let (mut blocks, mut shown) =
                     (vec![(1, vec!["b".to_string()]), (0, vec!["a".to_string()])], String::new());
                 let answer = |_: usize, lines: &[String]| {
-                    thread::sleep(if rank.rank() == 1 { options.timeout * 6 / 5 } else { Duration::ZERO });
+                    thread::sleep(if rank.rank() == 1 { options.timeout * 11 / 10 } else { Duration::ZERO });
                     Ok(lines[0].clone())
                 };
                 let show = |answer: String| -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

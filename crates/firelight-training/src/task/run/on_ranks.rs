@@ -1,5 +1,6 @@
 //! A run on several ranks: the first one prepares it and alone writes, the others read what it has written.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf, absolute};
@@ -98,11 +99,18 @@ fn terms(request: &RunRequest, ranks: &Ranks) -> Vec<Term> {
     let mut terms = settings("version", &env!("CARGO_PKG_VERSION"));
     terms.extend(settings("number of ranks", &ranks.communicator().world()));
     terms.extend(settings("recipe", recipe));
-    terms.extend(settings("list of overrides", overrides));
+    terms.extend(each_override(overrides));
     terms.extend(settings("list of data", data));
     terms.extend(settings("run folder", out));
     terms.push(("way with an existing run".into(), format!("{existing:?}")));
     terms
+}
+
+/// A term for each key, so that the one that differs is shown; the last value of a key counts, and the values before it are compared, too.
+fn each_override(overrides: &[(String, String)]) -> Vec<Term> {
+    let mut values = BTreeMap::<&str, Vec<&str>>::new();
+    overrides.iter().for_each(|(key, value)| values.entry(key).or_default().push(value));
+    values.into_iter().map(|(key, values)| (format!("override of {key}"), values.join(", "))).collect()
 }
 
 /// A folder that another machine does not have.

@@ -255,7 +255,7 @@ fn ranks_that_are_asked_for_different_runs_are_told_before_a_folder_is_made() {
     });
     for end in told {
         let error = end.unwrap_err();
-        assert!(error.starts_with("rank 1 does not train what rank 0 does: its list of overrides is `"), "{error}");
+        assert!(error.starts_with("rank 1 does not train what rank 0 does: its override of seed is `"), "{error}");
     }
     assert!(!request.out.unwrap().exists());
 }
