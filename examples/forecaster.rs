@@ -97,7 +97,7 @@ fn train(out: &Path, steps: usize) -> Result<[f32; 2]> {
         schedule: ScheduleConfig { warmup_steps: 10, ..ScheduleConfig::default() },
         folder: Some(folder),
         start,
-        ..FitInput::new(training, loader(Waves(64)))
+        ..FitInput::new(training, loader(Waves(8064)).slice(8000, 8064)) // no series of the training
     };
     let model = fit(Forecaster::new(&device.clone().autodiff()), input)?.model;
     let unseen = (10_000..10_064).map(|item| Waves(usize::MAX).get(item)).collect::<Result<Vec<_>, _>>()?;

@@ -104,6 +104,32 @@ mod tests {
     }
 
     #[test]
+    fn the_how_to_page_lists_every_command() {
+        let page = include_str!("../../../docs/how-to/README.md");
+        let is_listed = |words: &str| {
+            let begin = format!("`firelight {words}");
+            let is_end = |rest: &str| rest.starts_with([' ', '`']);
+            page.lines().any(|line| line.starts_with('|') && line.split(begin.as_str()).skip(1).any(is_end))
+        };
+        let names = |command: &clap::Command| -> Vec<String> {
+            command.get_subcommands().map(|command| command.get_name().to_string()).collect()
+        };
+        let command = Cli::command();
+        let pictures = command.find_subcommand("visualize").map(names).unwrap_or_default();
+        assert!(pictures.len() > 5);
+        let pictures = pictures.iter().map(|name| format!("visualize {name}"));
+        for words in names(&command).into_iter().chain(pictures) {
+            assert!(is_listed(&words), "docs/how-to/README.md has no line of `firelight {words}`");
+        }
+        let what = command.find_subcommand("bench").and_then(|bench| bench.get_positionals().next()).unwrap();
+        let line = page.lines().find(|line| line.starts_with("| `firelight bench")).unwrap();
+        assert!(what.get_possible_values().len() > 5);
+        for value in what.get_possible_values() {
+            assert!(line.contains(value.get_name()), "{line}: {}", value.get_name());
+        }
+    }
+
+    #[test]
     fn every_command_and_option_is_explained_in_one_line() {
         let mut command = parser(Cli::command());
         command.build();

@@ -19,7 +19,7 @@ const AROUND: usize = 10;
 pub struct EmbeddingQuestion<'a> {
     /// A word, which stands in every text; none: all tokens.
     pub word: Option<&'a str>,
-    /// The layer behind which they are read, counted from 0; none: behind the last one, its final norm included.
+    /// The layer after which they are read, counted from 0; none: after the last one, its final norm included.
     pub layer: Option<usize>,
 }
 
@@ -76,7 +76,7 @@ fn title(texts: &[&str], question: &EmbeddingQuestion) -> String {
 fn told(question: &EmbeddingQuestion) -> String {
     let what = question.word.map_or("tokens".into(), |word| format!("\"{}\"", shortened(word)));
     let place = question.layer.map_or("the last layer".into(), |layer| format!("layer {layer}"));
-    format!("cosine of the vectors of {what} behind {place}")
+    format!("cosine of the vectors of {what} after {place}")
 }
 
 /// The cosine of every two vectors, with the names of rows and of columns.

@@ -1,6 +1,7 @@
 //! Which tokens see which, in one layer and through several.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use firelight_core::PairRule;
 use firelight_storage::InputError;
@@ -20,10 +21,19 @@ use crate::figure::{ColourScale, Figure, HeatMap, check_size, numbers};
 /// assert_eq!(found[3], [0, 2, 1, 1]); // Two tokens back after two layers, and no further.
 /// ```
 pub fn layers_to_reach(rules: &[PairRule], length: usize) -> Vec<Vec<usize>> {
-    let mut first = vec![vec![0; length]; length];
+    let (mut first, same) = (vec![vec![0; length]; length], first_of_each(rules));
     let mut known: Vec<TokenSet> = (0..length).map(|token| TokenSet::of(token, length)).collect();
+    let mut since = 0; // The first layer after the last one that has added something.
     for (layer, rule) in rules.iter().enumerate() {
-        known = (0..length).map(|query| seen_through(rule, query, &known)).collect();
+        // The same rule has added nothing to what is still known.
+        if same[since..layer].contains(&same[layer]) {
+            continue;
+        }
+        let next: Vec<TokenSet> = (0..length).map(|query| seen_through(rule, query, &known)).collect();
+        if next == known {
+            continue;
+        }
+        (known, since) = (next, layer + 1);
         for (row, set) in first.iter_mut().zip(&known) {
             let new = row.iter_mut().enumerate().filter(|(key, number)| **number == 0 && set.has(*key));
             new.for_each(|(_, number)| *number = layer + 1);
@@ -32,7 +42,32 @@ pub fn layers_to_reach(rules: &[PairRule], length: usize) -> Vec<Vec<usize>> {
     first
 }
 
-/// What a token knows behind a layer: what it knew, and what those knew that it sees.
+/// For every layer the first one that has its rule.
+fn first_of_each(rules: &[PairRule]) -> Vec<usize> {
+    let first = |layer: usize| rules[..layer].iter().position(|other| is_same(&rules[layer], other)).unwrap_or(layer);
+    (0..rules.len()).map(first).collect()
+}
+
+/// Whether two rules are written alike; those that only hide the same pairs are not.
+fn is_same(one: &PairRule, other: &PairRule) -> bool {
+    match (one, other) {
+        (PairRule::Full, PairRule::Full) | (PairRule::Causal, PairRule::Causal) => true,
+        (PairRule::Window { left: a, right: b }, PairRule::Window { left, right }) => (a, b) == (left, right),
+        (PairRule::Chunks { size: a }, PairRule::Chunks { size: b })
+        | (PairRule::Multiples { stride: a }, PairRule::Multiples { stride: b })
+        | (PairRule::Global { tokens: a }, PairRule::Global { tokens: b }) => a == b,
+        (PairRule::Prefix { lengths: a }, PairRule::Prefix { lengths: b }) => a == b,
+        (PairRule::Random(a), PairRule::Random(b)) => a == b,
+        (PairRule::Documents(a), PairRule::Documents(b)) => Arc::ptr_eq(a, b),
+        (PairRule::Own(a), PairRule::Own(b)) => Arc::ptr_eq(a, b),
+        (PairRule::And(a), PairRule::And(b)) | (PairRule::Or(a), PairRule::Or(b)) => {
+            a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| is_same(a, b))
+        }
+        _ => false,
+    }
+}
+
+/// What a token knows after a layer: what it knew, and what those knew that it sees.
 fn seen_through(rule: &PairRule, query: usize, known: &[TokenSet]) -> TokenSet {
     let mut set = known[query].clone();
     let keys: Range<usize> = 0..known.len();
@@ -41,7 +76,7 @@ fn seen_through(rule: &PairRule, query: usize, known: &[TokenSet]) -> TokenSet {
 }
 
 /// Tokens, a bit for each.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 struct TokenSet(Vec<u64>);
 
 impl TokenSet {
@@ -98,8 +133,13 @@ pub fn mask_figure(name: &str, rules: &[PairRule], length: usize) -> Result<Figu
 
 /// The patterns that differ, 1 where a key is seen, each with its layers.
 fn patterns(rules: &[PairRule], length: usize) -> Vec<(Vec<usize>, Vec<Vec<f64>>)> {
+    let same = first_of_each(rules);
     let mut found: Vec<(Vec<usize>, Vec<Vec<f64>>)> = Vec::new();
     for (layer, rule) in rules.iter().enumerate() {
+        if let Some((layers, _)) = found.iter_mut().find(|(layers, _)| layers.contains(&same[layer])) {
+            layers.push(layer);
+            continue;
+        }
         let seen = |query: usize| (0..length).map(|key| f64::from(!rule.hidden(0, query, key))).collect();
         let pattern: Vec<Vec<f64>> = (0..length).map(seen).collect();
         match found.iter_mut().find(|(_, known)| *known == pattern) {
@@ -135,9 +175,46 @@ fn summary(reached: &[Vec<usize>], count: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use super::*;
-    use firelight_core::RandomBlocks;
+    use firelight_core::{MaskRule, RandomBlocks};
     use proptest::prelude::*;
+
+    /// Causal, and counts how often it is asked.
+    #[derive(Debug)]
+    struct Counted(Arc<AtomicUsize>);
+
+    impl MaskRule for Counted {
+        fn hidden(&self, _row: usize, query: usize, key: usize) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            key > query
+        }
+    }
+
+    #[test]
+    fn rules_are_asked_until_a_turn_of_them_adds_nothing() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let [one, other] = [0, 1].map(|_| PairRule::own(Counted(count.clone())));
+        let rules = [vec![one; 500], vec![other; 500]].concat();
+        assert_eq!(layers_to_reach(&rules, 4)[3], [1; 4]);
+        // All 16 pairs: in the first layer, in the second one, which adds nothing, and in the first layer of the other rule.
+        assert_eq!(count.swap(0, Ordering::Relaxed), 16 * 3);
+        assert_eq!(layers_to_reach(&rules[..500], 4)[3], [1; 4]);
+        assert_eq!(count.swap(0, Ordering::Relaxed), 16 * 2);
+        // A pattern of each rule, and the same again.
+        assert_eq!(mask_figure("", &rules, 4).unwrap().maps.len(), 2);
+        assert_eq!(count.load(Ordering::Relaxed), 16 * (2 + 3));
+    }
+
+    #[test]
+    fn a_pattern_that_adds_nothing_now_does_not_hide_what_a_later_one_adds() {
+        let [chunks, window] = [PairRule::Chunks { size: 2 }, PairRule::window(1, 0)];
+        let rules = [chunks.clone(), chunks.clone(), window.clone(), chunks.clone(), window];
+        assert_eq!(layers_to_reach(&rules, 6)[4], [5, 5, 3, 3, 1, 1]);
+        assert!(is_same(&chunks, &rules[0]) && !is_same(&chunks, &PairRule::Chunks { size: 3 }));
+        assert_eq!(first_of_each(&rules), [0, 0, 2, 0, 2]);
+    }
 
     #[test]
     fn a_window_of_two_reaches_six_tokens_back_through_three_layers() {

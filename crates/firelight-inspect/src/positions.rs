@@ -7,16 +7,19 @@ use firelight_core::{
 use firelight_storage::{InputError, TaskError};
 
 use crate::embeddings::cosines;
-use crate::figure::{Figure, HeatMap, check_size, numbers};
+use crate::figure::{Figure, HeatMap, LONGEST, check_size, numbers};
 use crate::stacks::ModelStack;
 use crate::text_model::rows;
 
 /// How many positions are shown where nobody says.
 const LENGTH: usize = 32;
 
+/// What distances on both sides of a query count.
+const AFTER: &str = "after the query (below 0: before it) the key stands";
+
 /// The positions of stacks. What is added to embeddings is shown as vectors with their cosines; rotary positions as the cosines of their
 /// angles and the mean product by distance; biases of scores by distance. A trained table has its own length, of which the first 32 are
-/// shown by default.
+/// shown by default; of the places of patches all are, up to 1,024.
 ///
 /// # Errors
 /// If no stack has positions, `length` is 0, more than 1,024 or more than a trained table has, or the device fails.
@@ -36,7 +39,7 @@ pub fn position_figure(stacks: &[ModelStack], length: Option<usize>, device: &De
     for stack in stacks {
         let name = if stacks.len() > 1 { format!("{}: ", stack.name) } else { String::new() };
         if let Some(table) = stack.patches() {
-            let table = first_rows(table.clone(), length, usize::MAX)?;
+            let table = first_rows(table.clone(), length, LONGEST)?;
             maps.extend(vectors(&format!("{name}places of patches"), &table)?);
         }
         let several = stack.schemes().count() > 1;
@@ -128,7 +131,7 @@ impl Shown<'_> {
         let heads = (0..biases.len()).map(|head| format!("head {head}")).collect();
         let name = &self.name;
         if self.sees_future {
-            let title = format!("{name}bias of scores: a column says how many tokens behind the query the key stands");
+            let title = format!("{name}bias of scores: a column says how many tokens {AFTER}");
             let columns = (0..2 * length - 1).map(|column| (column as i64 - last as i64).to_string()).collect();
             return Ok(vec![HeatMap::new(title, heads, columns, biases)]);
         }
@@ -153,7 +156,7 @@ fn distances(title: &str, table: Tensor<2>) -> Result<Vec<HeatMap>, TaskError> {
     check_size("the number of distances", count)?;
     let (table, farthest) = (rows(table)?, (count / 2) as i64);
     let names: Vec<String> = (-farthest..=farthest).map(|distance| distance.to_string()).collect();
-    let told = format!("{title}: a row says how many tokens behind the query the key stands, a column is a channel");
+    let told = format!("{title}: a row says how many tokens {AFTER}, a column is a channel");
     let similar = cosines(format!("{title}: cosine of two of them"), [names.clone(), names.clone()], &table);
     Ok(vec![HeatMap::new(told, names, numbers(width), table), similar])
 }
@@ -167,8 +170,14 @@ fn turned(name: &str, rotary: &Rotary, length: usize) -> Vec<HeatMap> {
         (0..length).map(|place| frequencies.iter().map(|frequency| cosine(place, frequency)).collect()).collect();
     let mean = |row: &Vec<f64>| factor * row.iter().sum::<f64>() / row.len().max(1) as f64;
     let products = angles.iter().map(mean).collect();
-    let title =
-        format!("{name}rotary positions, cosine of the angle: a row is a position, a column a pair of channels");
+    // Frequencies say nothing of which coordinate turns a pair.
+    let together = match rotary.n_axes() {
+        1 => String::new(),
+        axes => format!(" (all {axes} coordinates advance together)"),
+    };
+    let title = format!(
+        "{name}rotary positions, cosine of the angle: a row is a position{together}, a column a pair of channels"
+    );
     let similar = format!("{name}mean product of the pairs that turn: a column is a distance");
     vec![
         HeatMap::new(title, numbers(length), numbers(frequencies.len()), angles),
@@ -191,7 +200,9 @@ fn first_rows(table: Tensor<2>, length: Option<usize>, usual: usize) -> Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firelight_core::TransformerConfig;
+    use burn::module::Param;
+    use burn::tensor::Int;
+    use firelight_core::{RotaryAxes, RotaryLayout, TransformerConfig};
 
     fn scheme(config: &PositionConfig, length: usize) -> Result<Figure, TaskError> {
         let sizes = PositionSizes { d_model: 4, n_heads: 2, d_head: 4, max_seq_len: length };
@@ -232,6 +243,41 @@ mod tests {
             (&both.columns[..], &both.values[0][..]),
             (&["-1", "0", "1"].map(String::from)[..], &[-0.0625, 0.0, -0.0625][..])
         );
+    }
+
+    /// The weight of bucket `b` and head `h` is `2 b + h`. Of 32 buckets for both sides the first 16 are of the past.
+    #[test]
+    fn a_bias_that_differs_between_past_and_future_has_the_past_below_0() {
+        let device = Device::default();
+        let position = PositionConfig::t5(true);
+        let mut stack = TransformerConfig::encoder(8, 2, 1).with_position(position).init(&device);
+        let Position::T5(t5) = &mut stack.position else { panic!("buckets of distances") };
+        t5.weight = Param::from_tensor(Tensor::<1, Int>::arange(0..64, &device).float().reshape([32, 2]));
+        let map = &position_figure(&[ModelStack::new("m", stack)], Some(2), &device).unwrap().maps[0];
+        assert_eq!(map.columns, ["-1", "0", "1"]);
+        // Buckets 1, 0 and 16 + 1.
+        assert_eq!(map.values, [[2.0, 0.0, 34.0], [3.0, 1.0, 35.0]]);
+        assert!(map.title.ends_with("tokens after the query (below 0: before it) the key stands"), "{}", map.title);
+    }
+
+    #[test]
+    fn rotary_positions_of_several_axes_say_that_their_coordinates_advance_together() {
+        let titles = [RotaryAxes::One, RotaryAxes::axial()].map(|axes| {
+            let rotary = Rotary::new(4, 10_000.0, RotaryLayout::Interleaved).with_axes(axes);
+            turned("", &rotary, 3)[0].title.clone()
+        });
+        assert_eq!(
+            titles.each_ref().map(|title| title.contains("(all 2 coordinates advance together)")),
+            [false, true]
+        );
+    }
+
+    #[test]
+    fn a_long_table_is_cut_where_nobody_asks_for_more() {
+        let table = || Tensor::<2>::zeros([1370, 2], &Device::default());
+        assert_eq!(first_rows(table(), None, LONGEST).unwrap().len(), 1024);
+        assert_eq!(first_rows(table(), None, LENGTH).unwrap().len(), 32);
+        assert!(first_rows(table(), Some(1370), LONGEST).unwrap_err().to_string().contains("--length = 1370"));
     }
 
     #[test]

@@ -92,11 +92,11 @@ fn between(steps: &[Colour; 9], share: f32) -> Colour {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// The relative luminance of sRGB (WCAG 2.1), which grows with lightness.
-    fn luminance(colour: Colour) -> f64 {
+    pub(crate) fn luminance(colour: Colour) -> f64 {
         let linear = |channel: u8| match f64::from(channel) / 255.0 {
             value if value <= 0.04045 => value / 12.92,
             value => ((value + 0.055) / 1.055).powf(2.4),

@@ -8,7 +8,7 @@ use firelight_core::{Position, Transformer, VisionTransformer};
 use firelight_language::TextGenerator;
 use firelight_seq2seq::{CAPTIONING_TASK, Captioner, Translator};
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
-use firelight_vision::{IMAGE_ENCODER_TASK, ImageEmbedder};
+use firelight_vision::{IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
 
 use crate::models::ENCODERS;
 
@@ -94,6 +94,11 @@ pub fn stacks(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result
         firelight_vision::TASK | IMAGE_ENCODER_TASK => {
             let embedder = ImageEmbedder::load_from(folder, checkpoint, device)?;
             vec![ModelStack::of_vision("model", &embedder.model().vit)]
+        }
+        IMAGE_TEXT_TASK => {
+            let matcher = ImageTextMatcher::load_from(folder, checkpoint, device)?;
+            let model = matcher.model();
+            vec![ModelStack::of_vision("image", &model.vit), ModelStack::new("text", model.text.transformer.clone())]
         }
         name if ENCODERS.contains(&name) => {
             let embedder = Embedder::load_from(folder, checkpoint, device)?;

@@ -35,9 +35,8 @@ const COLOURS: [RGBColor; 6] = [
     RGBColor(86, 180, 233),
 ];
 
-/// Dashes of the lines, by their colours. In each period the dash of a line ends before those of the lines below it, so that all of
-/// them show even where they have the same points.
-const DASHES: [&str; 6] = ["", "20 4", "16 8", "12 12", "8 16", "4 20"];
+/// By how much the dash of a line is shorter than that of the line below it, in pixels.
+const DASH: usize = 4;
 
 /// A line of so few points shows each of them.
 const MARKED: usize = 40;
@@ -88,7 +87,7 @@ impl Chart {
         let mut svg = String::new();
         // Drawing into a string fails only where a font is missing, and SVG leaves fonts to its reader.
         let _ = self.draw(&curves, from_zero, &mut svg);
-        dashed(svg)
+        dashed(&svg, curves.len())
     }
 
     /// The lines that have points.
@@ -168,16 +167,37 @@ pub fn draw_charts(charts: &[Chart]) -> String {
     format!("<svg width=\"{width}\" height=\"{below}\" xmlns=\"http://www.w3.org/2000/svg\">\n{drawn}</svg>\n")
 }
 
-/// The drawing with the lines of each colour in their dashes, which the SVG of plotters has no words for.
-fn dashed(svg: String) -> String {
-    let styled = |svg: String, (colour, dashes): (&RGBColor, &str)| {
+/// The drawing with each of its lines in their dashes, which the SVG of plotters has no words for.
+fn dashed(svg: &str, curves: usize) -> String {
+    let polylines = COLOURS.map(|colour| {
         let stroke = format!("stroke=\"#{:02X}{:02X}{:02X}\"", colour.0, colour.1, colour.2);
-        svg.replace(
-            &format!("<polyline fill=\"none\" opacity=\"1\" {stroke}"),
-            &format!("<polyline fill=\"none\" opacity=\"1\" {stroke} stroke-dasharray=\"{dashes}\""),
-        )
-    };
-    COLOURS.iter().zip(DASHES).filter(|(_, dashes)| !dashes.is_empty()).fold(svg, styled)
+        format!("<polyline fill=\"none\" opacity=\"1\" {stroke}")
+    });
+    let (mut drawn, mut found) = ([0; COLOURS.len()], String::with_capacity(svg.len()));
+    for line in svg.split_inclusive('\n') {
+        let colour = polylines.iter().position(|polyline| line.starts_with(polyline.as_str()));
+        let dashes = colour.and_then(|colour| {
+            // A line is drawn twice: in the chart, and beside its name.
+            let turn = drawn[colour] / 2;
+            drawn[colour] += 1;
+            Some((&polylines[colour], dashes(colour + COLOURS.len() * turn, curves)?))
+        });
+        match dashes {
+            Some((begin, dashes)) => {
+                found += &format!("{begin} stroke-dasharray=\"{dashes}\"{}", &line[begin.len()..]);
+            }
+            None => found += line,
+        }
+    }
+    found
+}
+
+/// The dashes of one of several lines; the first one has none. In each period the dash of a line ends before those of the lines below it,
+/// so that all of them show even where they have the same points. Twice as many lines as there are colours differ.
+fn dashes(line: usize, lines: usize) -> Option<String> {
+    let several = if lines > COLOURS.len() { 2 * COLOURS.len() } else { COLOURS.len() };
+    let gap = DASH * (line % several);
+    (gap > 0).then(|| format!("{} {gap}", DASH * several - gap))
 }
 
 impl Curve {
@@ -301,6 +321,34 @@ mod tests {
         );
         assert_eq!(lines("stroke-dasharray"), 4);
         assert_eq!(svg.matches("<circle").count(), 6);
+    }
+
+    #[test]
+    fn lines_of_one_colour_differ_in_their_dashes() {
+        let curve = |number: usize| Curve { name: format!("{number}"), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let chart = |count: usize| Chart {
+            x_label: String::new(),
+            y_label: String::new(),
+            curves: (0..count).map(curve).collect(),
+        };
+        let strokes = |count: usize| {
+            let svg = chart(count).to_svg();
+            let lines =
+                svg.lines().filter(|line| line.starts_with("<polyline") && !line.contains("stroke-width=\"1\""));
+            let mut found: Vec<String> = lines
+                .filter_map(|line| Some(line.split_once("stroke=")?.1.split_once(" stroke-width")?.0.into()))
+                .collect();
+            found.sort();
+            found.dedup();
+            found
+        };
+        for count in [6, 7, 12] {
+            assert_eq!(strokes(count).len(), count, "{:?}", strokes(count));
+        }
+        // The first and the seventh line have one colour.
+        let first: Vec<String> = strokes(7).into_iter().filter(|stroke| stroke.starts_with("\"#0072B2\"")).collect();
+        assert_eq!(first, ["\"#0072B2\"", "\"#0072B2\" stroke-dasharray=\"24 24\""]);
+        assert_eq!([dashes(0, 9), dashes(5, 6), dashes(12, 13)], [None, Some("4 20".into()), None]);
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub(super) struct Drawing {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Replace the file if it exists
-    #[arg(long)]
+    #[arg(long, requires = "out")]
     force: bool,
 }
 
@@ -100,7 +100,7 @@ impl Drawing {
     }
 }
 
-/// The format that the ending of a file names, one of `known`. What exists is replaced by `force` alone.
+/// The format that the ending of a file names, one of `known`. What exists is replaced by `force` alone, and the folder must be there.
 pub(super) fn format_of(out: &Path, force: bool, known: &[Format]) -> Result<Format> {
     let shown = out.display();
     let ending = out.extension().map(|ending| ending.to_string_lossy().to_lowercase()).unwrap_or_default();
@@ -110,6 +110,9 @@ pub(super) fn format_of(out: &Path, force: bool, known: &[Format]) -> Result<For
     };
     let taken = format!("`{shown}` exists: choose another file with --out, or replace it with --force");
     ensure!(force || !out.exists(), Mistake(taken));
+    let folder = out.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let lacking = || format!("`{}` is no folder, so that `{shown}` cannot be written: make it first", folder.display());
+    ensure!(folder.is_dir(), Mistake(lacking()));
     Ok(*format)
 }
 
@@ -135,10 +138,11 @@ mod tests {
     fn the_ending_names_the_format() {
         let known = [Format::Page, Format::Svg, Format::Png];
         assert_eq!(format(None, &known), Ok(Format::Text));
-        assert_eq!(format(Some("nowhere/a.SVG"), &known), Ok(Format::Svg));
+        assert_eq!(format(Some("a.SVG"), &known), Ok(Format::Svg));
         let fails = |out, known| format(Some(out), known).unwrap_err();
         assert!(fails("a.pdf", &known).contains("ends in .html, .svg or .png"));
         assert!(fails("a", &known[..1]).ends_with("ends in .html"));
         assert!(fails("a.txt", &known).contains("no known format"));
+        assert!(fails("nowhere/a.svg", &known).starts_with("`nowhere` is no folder"));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
-use firelight::pretrained::{HubFolder, export, export_gguf};
+use firelight::pretrained::{export, export_gguf};
 use firelight::storage::Checkpoint;
 
 use super::trained_model::converted_to_floats;
@@ -20,7 +20,7 @@ Examples:
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLES)]
 pub(crate) struct Export {
-    /// Run folder of the model, or a published model
+    /// Run folder of the model, folder of a published model, its name on the hub of Hugging Face, or a GGUF file
     run_dir: PathBuf,
     /// Folder to write, which must be new or empty, or a new file with the ending .gguf
     #[arg(long, value_name = "PATH")]
@@ -35,8 +35,7 @@ pub(crate) struct Export {
 
 impl Export {
     pub(crate) fn run(self) -> Result<()> {
-        let run =
-            if HubFolder::is_one(&self.run_dir) { converted_to_floats(&self.run_dir)? } else { self.run_dir.clone() };
+        let run = converted_to_floats(&self.run_dir)?;
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         if self.to.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
             let told = export_gguf(&run, &checkpoint, &self.to, self.dtype.as_deref().unwrap_or("f32"))?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use firelight::pretrained::{Arrays, AutoModel, ForwardOptions};
+use firelight::pretrained::{Arrays, AutoModel, ForwardOptions, locate};
 
 use super::place;
 use crate::output;
@@ -40,7 +40,7 @@ pub(crate) struct Forward {
 /// A run folder or a folder of a published model, and where it computes.
 #[derive(clap::Args)]
 pub(super) struct AnyModel {
-    /// Run folder, folder of a published model, or GGUF file
+    /// Run folder, folder of a published model, its name on the hub of Hugging Face, or a GGUF file
     model: PathBuf,
     /// Weights of a run to use: last (the newest), best, average or the number of a step
     #[arg(long, value_name = "NAME", default_value = "last")]
@@ -56,7 +56,8 @@ impl AnyModel {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
         output::note(format_args!("model: {}, device: {}", self.model.display(), place(&chosen)));
-        let model = AutoModel::open(&self.model, &checkpoint, &chosen.device)?;
+        let folder = locate(&self.model, |told| output::note(format_args!("{told}")))?;
+        let model = AutoModel::open(folder, &checkpoint, &chosen.device)?;
         Ok(model.forward(inputs, options, &chosen.device)?)
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::device;
 use firelight::pretrained::{import_cache, run_folder, run_folder_of_floats};
@@ -14,6 +14,9 @@ use super::tasks::{Shown, with_task};
 use crate::failure::Mistake;
 use crate::{output, ranks};
 
+/// The weights where nobody says.
+const LAST: &str = "last";
+
 #[derive(clap::Args)]
 pub(super) struct TrainedModel {
     /// Run folder of the model, folder of a published model, its name on the hub of Hugging Face, or a GGUF file
@@ -22,7 +25,7 @@ pub(super) struct TrainedModel {
     #[arg(skip)]
     run_dir: OnceCell<PathBuf>,
     /// Weights to use: last (the newest), best, average or the number of a step
-    #[arg(long, value_name = "NAME", default_value = "last")]
+    #[arg(long, value_name = "NAME", default_value = LAST)]
     pub(super) checkpoint: String,
     /// Device, such as cpu, wgpu or cuda:1; `firelight devices` lists those found
     #[arg(long, value_name = "NAME")]
@@ -47,6 +50,14 @@ impl TrainedModel {
     /// What the user called it, where that is text: it may name something else than a model.
     pub(super) fn called(&self) -> Option<&str> {
         self.model.to_str()
+    }
+
+    /// Refuses a checkpoint where the user calls something else than a model.
+    pub(super) fn has_no_weights(&self) -> Result<()> {
+        let refused =
+            || format!("--checkpoint and its weights are for a model, and `{}` is none", self.model.display());
+        ensure!(self.checkpoint == LAST, Mistake(refused() + ": leave it out"));
+        Ok(())
     }
 
     /// The device that was asked for, of a command without a model.

@@ -71,6 +71,36 @@ fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
 }
 
 #[test]
+fn a_name_on_the_hub_is_exported_and_run_as_its_folder_is() {
+    let home = Model::scratch();
+    let path = |name: &str| text(&home.path().join(name));
+    let (trained, published) = (model(), home.path().join("hub/models--somebody--tiny"));
+    let snapshot = text(&published.join("snapshots/0a1b"));
+    for folder in ["refs", "snapshots"] {
+        fs::create_dir_all(published.join(folder)).unwrap();
+    }
+    fs::write(published.join("refs/main"), "0a1b").unwrap();
+    firelight(["export", &text(&trained.dir), "--to", &snapshot]).succeeds();
+    let with_hub = |words: &[&str]| {
+        let mut command = command(words);
+        command.env("HF_HUB_CACHE", path("hub")).env("FIRELIGHT_CACHE", path("cache"));
+        finish(command)
+    };
+
+    with_hub(&["export", "somebody/tiny", "--to", &path("tiny.gguf")]).succeeds();
+    firelight(["export", &text(&trained.dir), "--to", &path("same.gguf")]).succeeds();
+    let [one, same] = ["tiny.gguf", "same.gguf"].map(|name| generate(&path(name), &home.path().join("cache")).stdout);
+    assert_eq!(one, same);
+    with_hub(&["export", "somebody/other", "--to", &path("other")]).fails(USER, &["no folder `somebody/other`"]);
+
+    inputs(&home.path().join("inputs"), vec![1, 4, 2, 3]);
+    let forward = ["--inputs", &path("inputs"), "--output", &path("outputs")];
+    with_hub(&[&["forward", "somebody/tiny"][..], &forward].concat()).succeeds();
+    let verify = ["verify", "somebody/tiny", "--inputs", &path("inputs"), "--expected", &path("outputs")];
+    assert!(with_hub(&verify).succeeds().stdout.contains("agrees"));
+}
+
+#[test]
 fn a_file_in_blocks_writes_from_them_and_is_trained_as_floats() {
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));
@@ -196,6 +226,18 @@ fn a_model_of_images_and_texts_compares_them() {
     let mut again = command(["embed", &exported, "--text", "a cat"]);
     again.env("FIRELIGHT_CACHE", cache);
     assert_eq!(finish(again).succeeds().stdout, vectors);
+}
+
+#[test]
+fn both_stacks_of_a_model_of_images_and_texts_are_shown() {
+    let home = Model::scratch();
+    let run = clip(home.path());
+    let positions = firelight(["visualize", "positions", &run]).succeeds().stdout;
+    assert!(positions.contains("image: places of patches:"), "{positions}");
+    assert!(positions.contains("text: learned positions:"), "{positions}");
+    let mask = firelight(["visualize", "mask", &run, "--length", "3"]).succeeds().stdout;
+    assert!(mask.contains("image: what a token sees in"), "{mask}");
+    assert!(mask.contains("text: what a token reaches through"), "{mask}");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn visualize_draws_the_schedules_that_are_asked_for() {
     firelight(["visualize", "schedule", "--out", &out].into_iter().chain(kinds)).fails(USER, &["exists", "--force"]);
     firelight(["visualize", "schedule", "nowhere", "--out", &out])
         .fails(USER, &["no file `nowhere`", "stories, dates"]);
-    firelight(["visualize", "schedule", "dates", "--out", "rates.png"]).fails(USER, &["`rates.png`", "SVG", ".svg"]);
+    firelight(["visualize", "schedule", "dates", "--out", "rates.png"]).fails(USER, &["`rates.png`", "ends in .svg"]);
     assert_eq!(fs::read_to_string(&out).unwrap(), own);
     firelight(["visualize", "schedule", "dates", "--force", "--out", &out].into_iter().chain(kinds)).succeeds();
     let several = fs::read_to_string(&out).unwrap();
@@ -99,6 +99,7 @@ fn positions_of_a_model_and_of_schemes_are_shown_with_their_likeness() {
     draw("positions", &run, &["--length", "9"]).fails(USER, &["--length = 9 is more than the 8 positions"]);
     draw("positions", &run, &["--width", "9"]).fails(USER, &["--width and --heads are for a scheme"]);
     draw("positions", "rotary", &["--width", "5"]).fails(USER, &["must be even"]);
+    draw("positions", "rotary", &["--heads", "2"]).fails(USER, &["--heads is for alibi and t5"]);
     draw("positions", "none", &[]).fails(USER, &["none to show"]);
     draw("positions", "alibi", &["--length", "0"]).fails(USER, &["--length = 0"]);
 }
@@ -122,7 +123,7 @@ fn masks_and_what_is_reached_through_layers_are_drawn_in_every_format() {
     }
     let [page, drawn] = [&page, &svg].map(|path| fs::read_to_string(path).unwrap());
     assert!(page.contains("<svg") && page.contains("prefers-color-scheme: dark") && !page.contains("href="));
-    // Token 8 knows of token 2 behind the third layer.
+    // Token 8 knows of token 2 after the third layer.
     assert!(drawn.starts_with("<svg") && drawn.contains("<title>8, 2: 3</title>"));
     // Two maps of nine by nine squares of 56 pixels.
     assert_eq!(Image::open(&png).unwrap().shape().size(), [6 + 2 * (504 + 6), 6 + 504 + 6]);
@@ -130,7 +131,10 @@ fn masks_and_what_is_reached_through_layers_are_drawn_in_every_format() {
     draw("mask", "window:2", &["--out", &svg]).fails(USER, &["exists", "--force"]);
     draw("mask", "window:2", &["--out", "mask.pdf"]).fails(USER, &["mask.pdf", ".html, .svg or .png"]);
     let nowhere = text(&scratch.path().join("nowhere").join("mask.svg"));
-    draw("mask", "causal", &["--out", &nowhere]).fails(USER, &["mask.svg"]);
+    draw("mask", "causal", &["--out", &nowhere]).fails(USER, &["nowhere` is no folder", "mask.svg"]);
+    draw("mask", "causal", &["--force"]).fails(USER, &["--out <FILE>"]);
+    draw("mask", "causal", &["--checkpoint", "best"]).fails(USER, &["--checkpoint", "are for a model"]);
+    draw("positions", "rotary", &["--checkpoint", "best"]).fails(USER, &["--checkpoint", "are for a model"]);
     draw("mask", "chunks:0", &[]).fails(USER, &["`chunks:0` is no pattern", "chunks:N"]);
     draw("mask", "causal", &["--layers", "0"]).fails(USER, &["--layers = 0"]);
     draw("mask", &text(&model().dir), &["--layers", "2"]).fails(USER, &["the model of 1 layers: give 1 to 1"]);
@@ -165,7 +169,7 @@ fn the_vectors_of_a_word_are_compared_between_texts() {
     assert!(is_plain(&printed) && printed.contains("1: The fox") && printed.contains("2: a fox"), "{printed}");
     assert!(printed.lines().any(|line| line.starts_with("2: a fox") && line.ends_with("1.00")), "{printed}");
     let tokens = draw("embeddings", &run, &["--text", "The fox", "--layer", "0"]).succeeds().stdout;
-    assert!(tokens.starts_with("cosine of the vectors of tokens behind layer 0\n"), "{tokens}");
+    assert!(tokens.starts_with("cosine of the vectors of tokens after layer 0\n"), "{tokens}");
 
     draw("embeddings", &run, &["--word", "hen", "--text", "The fox"]).fails(USER, &["\"hen\" does not stand in"]);
     draw("embeddings", &run, &["--text", "The fox", "--layer", "1"]).fails(USER, &["no layer 1", "from 0 to 0"]);

@@ -173,6 +173,11 @@ impl Rotary {
         self.axes.turns(self.width, |width| self.scaling.frequencies(self.theta, width, len))
     }
 
+    /// Number of coordinates of a token that turn its channels: 1 of a place in a text, 2 of one in an image.
+    pub fn n_axes(&self) -> usize {
+        self.axes.n_axes()
+    }
+
     /// By what queries and keys grow as they turn: 1 in most schemes, see [`RotaryScaling`].
     pub fn attention_factor(&self) -> f64 {
         self.scaling.attention_factor()

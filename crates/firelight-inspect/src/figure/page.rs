@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use maud::{PreEscaped, html};
 
-use super::svg::{STEPS, class, drawing, step_colour};
-use super::{ColourScale, Figure};
+use super::svg::{FIELDS, STEPS, class, drawing, step_colour};
+use super::{ColourScale, Figure, HeatMap};
 use crate::page::frame;
 use crate::scale::Paper;
 use crate::svg::hex;
@@ -18,20 +18,25 @@ const STYLE: &str = "\
 .figure .dark { display: none; }
 ";
 
+const POINT: &str = "Point at a field to read its number.";
+const COLOURS: &str = "Blue is above 0, orange below.";
+
 pub(super) fn page(figure: &Figure) -> String {
     let drawn = drawing(figure, &[Paper::Light, Paper::Dark]);
     let body = html! {
-        p.hint { (hint(figure)) }
+        @if let Some(hint) = hint(figure) { p.hint { (hint) } }
         div.figure { (PreEscaped(drawn)) }
     };
     frame(&figure.title, &style(), &body)
 }
 
-fn hint(figure: &Figure) -> &'static str {
-    match figure.maps.iter().any(|map| matches!(map.scale, ColourScale::Signed(_))) {
-        true => "Point at a field to read its number. Blue is above 0, orange below.",
-        false => "Point at a field to read its number.",
-    }
+/// What a reader is told: pixels of an image have no numbers to point at.
+fn hint(figure: &Figure) -> Option<String> {
+    let has = |is_so: fn(&HeatMap) -> bool| figure.maps.iter().any(is_so);
+    let fields = has(|map| map.size().iter().product::<usize>() <= FIELDS).then_some(POINT);
+    let colours = has(|map| matches!(map.scale, ColourScale::Signed(_))).then_some(COLOURS);
+    let hints: Vec<&str> = fields.into_iter().chain(colours).collect();
+    (!hints.is_empty()).then(|| hints.join(" "))
 }
 
 /// What is common to all figures, and the colours of a dark screen.
@@ -41,7 +46,7 @@ fn style() -> String {
         // Writing into a string cannot fail.
         let _ = writeln!(dark, "  .figure .{} {{ fill: {}; }}", class(step), hex(step_colour(step, Paper::Dark)));
     }
-    let others = "  .figure .on { fill: #10151c; }\n  .figure .off { fill: #e6ebf2; }\n  \
+    let others = "  .figure .on { fill: #000000; }\n  .figure .off { fill: #ffffff; }\n  \
                   .figure .light { display: none; }\n  .figure .dark { display: inline; }\n";
     format!("{STYLE}@media (prefers-color-scheme: dark) {{\n{dark}{others}}}\n")
 }
@@ -49,7 +54,18 @@ fn style() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::figure::numbers;
     use crate::figure::tests::three;
+
+    #[test]
+    fn only_fields_are_to_be_pointed_at() {
+        let map = |rows: usize, value: f64| HeatMap::new("", numbers(rows), numbers(64), vec![vec![value; 64]; rows]);
+        let hinted = |maps: Vec<HeatMap>| hint(&Figure::new("", maps)).unwrap_or_default();
+        assert_eq!(hinted(vec![map(64, 1.0)]), POINT);
+        assert_eq!(hinted(vec![map(65, 1.0)]), "");
+        assert_eq!(hinted(vec![map(65, -1.0)]), COLOURS);
+        assert_eq!(hinted(vec![map(65, -1.0), map(1, 1.0)]), format!("{POINT} {COLOURS}"));
+    }
 
     #[test]
     fn the_page_loads_nothing_and_keeps_its_markup_whatever_the_names_are() {

@@ -9,6 +9,9 @@ use crate::scale::Paper;
 /// About how many pixels the longer side of a map has.
 const SIDE: usize = 512;
 
+/// How many pixels a map has at least from top to bottom: the few rows of a long map can be told apart.
+const LEAST: usize = 64;
+
 /// Pixels around a map.
 const GAP: usize = 6;
 
@@ -33,12 +36,13 @@ fn pixel(maps: &[Image], channel: usize, row: usize, column: usize) -> Option<u8
     None
 }
 
-/// A map enlarged by a whole number.
+/// A map enlarged by whole numbers, by more from top to bottom where it has few rows.
 fn large(map: &HeatMap) -> Image {
     let (pixels, [rows, columns]) = (pixels(map, Paper::Light), map.size());
     let scale = (SIDE / rows.max(columns).max(1)).max(1);
-    let shape = ImageShape::new(3, [rows * scale, columns * scale]);
-    Image::from_fn(shape, |channel, row, column| pixels.at(channel, row / scale, column / scale))
+    let high = scale.max(LEAST.div_ceil(rows.max(1)));
+    let shape = ImageShape::new(3, [rows * high, columns * scale]);
+    Image::from_fn(shape, |channel, row, column| pixels.at(channel, row / high, column / scale))
 }
 
 #[cfg(test)]
@@ -54,6 +58,9 @@ mod tests {
         assert_eq!(found.shape().size(), [6 + 256 + 6 + 512 + 6, 6 + 512 + 6]);
         let at = |row, column| [0, 1, 2].map(|channel| found.at(channel, row, column));
         assert_eq!([at(6, 6), at(6, 517), at(268, 517), at(779, 6)], [LIGHT[0], LIGHT[8], LIGHT[8], LIGHT[0]]);
+        // One row of 600 columns, of a pixel each.
+        let long = HeatMap::new("", numbers(1), numbers(600), vec![vec![1.0; 600]]);
+        assert_eq!(large(&long).shape().size(), [64, 600]);
         assert_eq!([at(5, 6), at(262, 6), at(267, 6), at(780, 6), at(6, 518)], [[255; 3]; 5]);
     }
 }

@@ -14,7 +14,7 @@ use crate::svg::{document, hex, longest, text};
 pub(super) const STEPS: i32 = 16;
 
 /// The most fields that are drawn one by one; more are pixels of an image.
-const FIELDS: usize = 4096;
+pub(super) const FIELDS: usize = 4096;
 
 /// Pixels of a field with its number: width and height.
 const NUMBER: [usize; 2] = [52, 26];
@@ -99,15 +99,16 @@ fn fields(body: &mut String, map: &HeatMap, [left, top]: [usize; 2]) {
                 hex(step_colour(step, Paper::Light))
             );
             if map.is_numbered() {
-                number(body, *value, depth, [x + wide / 2, y + high / 2 + 4]);
+                number(body, *value, step, [x + wide / 2, y + high / 2 + 4]);
             }
         }
     }
 }
 
-/// A number that can be read on its field.
-fn number(body: &mut String, value: f64, depth: f32, [x, y]: [usize; 2]) {
-    let (class, ink) = if depth.abs() > 0.5 { ("on", "#ffffff") } else { ("off", "#222222") };
+/// A number that can be read on its field: its class is for a dark screen, on which fields are lighter the deeper they are.
+fn number(body: &mut String, value: f64, step: i32, [x, y]: [usize; 2]) {
+    let class = if step.abs() >= STEPS / 2 { "on" } else { "off" };
+    let ink = if step.abs() > STEPS / 2 { "#ffffff" } else { "#222222" };
     let value = if value.abs() < 99.5 { format!("{value:.2}") } else { format!("{value:.0e}") };
     text(
         body,
@@ -183,6 +184,7 @@ mod tests {
     use super::*;
     use crate::figure::numbers;
     use crate::figure::tests::three;
+    use crate::scale::tests::luminance;
 
     #[test]
     fn a_figure_of_three_numbers_is_drawn_as_it_was() {
@@ -198,6 +200,18 @@ mod tests {
         assert_eq!([light.matches("<image").count(), both.matches("<image").count()], [1, 2]);
         // The paper and the legend.
         assert_eq!(light.matches("<rect").count(), 1 + 17);
+    }
+
+    /// WCAG 2.1 asks for a contrast of 4.5 to 1.
+    #[test]
+    fn numbers_can_be_read_on_every_field_of_a_dark_screen() {
+        for step in -STEPS..=STEPS {
+            let mut found = String::new();
+            number(&mut found, 0.0, step, [0, 0]);
+            let ink = if found.contains("class=\"on\"") { [0; 3] } else { [255; 3] };
+            let [field, ink] = [step_colour(step, Paper::Dark), ink].map(luminance);
+            assert!((field.max(ink) + 0.05) / (field.min(ink) + 0.05) > 4.5, "{step}");
+        }
     }
 
     #[test]

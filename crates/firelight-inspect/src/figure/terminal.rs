@@ -110,7 +110,8 @@ fn legend(map: &HeatMap, cell: usize) -> String {
     let [low, high] = map.scale.ends();
     match map.scale {
         ColourScale::Steps(1) => "  #: seen, .: hidden\n".into(),
-        ColourScale::Steps(_) => "  number: after so many layers, .: never\n".into(),
+        ColourScale::Steps(..=9) => "  number: after so many layers, .: never\n".into(),
+        ColourScale::Steps(_) => "  after so many layers: 1 to 9, then a to z for 10 to 35, +: more; .: never\n".into(),
         _ if cell == NUMBER => String::new(),
         _ => format!("  light to dark: {low} to {high}\n"),
     }
@@ -170,5 +171,11 @@ mod tests {
     fn steps_are_signs() {
         assert_eq!([0, 1, 9, 10, 35, 36].map(|step| sign(step, 40)), ['.', '1', '9', 'a', 'z', '+']);
         assert_eq!([sign(0, 1), sign(1, 1)], ['.', '#']);
+        let told = |steps: usize| {
+            let map = HeatMap::new("", numbers(1), numbers(1), vec![vec![1.0]]);
+            legend(&map.with_scale(ColourScale::Steps(steps)), 1)
+        };
+        assert!(told(9).contains("number: after") && told(10).contains("a to z for 10 to 35, +: more"));
+        assert!(told(10).chars().count() <= WIDTH);
     }
 }

@@ -346,8 +346,9 @@ fn of_row(values: &[usize], row: usize) -> usize {
 }
 
 fn multiples(query: usize, stride: usize, keys: Range<usize>) -> Runs {
-    let rest = query % stride;
-    let missing = (rest + stride - keys.start % stride) % stride;
+    let [rest, first] = [query, keys.start].map(|position| position % stride);
+    // Sums would overflow where the stride is near the largest number.
+    let missing = if rest >= first { rest - first } else { stride - (first - rest) };
     (keys.start.saturating_add(missing)..keys.end).step_by(stride).map(|key| key..key + 1).collect()
 }
 
@@ -370,6 +371,14 @@ mod tests {
         let together = [3, 3, 3, 3, 7, 7, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 2, 2, 2];
         let mixed: [i64; 20] = std::array::from_fn(|token| (token / 3 * 5 % 4) as i64 - 1);
         Tensor::from_ints([together, mixed], &Device::default())
+    }
+
+    #[test]
+    fn multiples_of_the_largest_distance_are_the_key_itself() {
+        let found = |query, keys| multiples(query, usize::MAX, keys).iter().collect::<Vec<_>>();
+        assert_eq!(found(5, 2..9), [5..6]);
+        assert!(found(2, 5..9).is_empty() && found(9, 2..9).is_empty());
+        assert_eq!(PairRule::strided(usize::MAX).seen(0, 1, 0..3).hull(), 0..3);
     }
 
     pub(crate) fn rules() -> Vec<PairRule> {

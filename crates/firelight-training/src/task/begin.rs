@@ -143,9 +143,31 @@ pub fn read_new_recipe<T: Task>(path: Option<&Path>, overrides: &[(String, Strin
     let model = model_in::<T>(&run)?;
     let is_own = path.is_some_and(|path| built_in::<T>(path).is_none());
     let text = if is_own || model.is_empty() { text } else { without_structure::<T>(&text, &run) };
+    refuse(&text, &name, overrides, &said_twice((&text, overrides), &run, &model))?;
     let recipe = read_text::<T>((&name, &text), overrides, &model)?;
     refuse(&text, &name, overrides, &contradictions::<T>(&recipe, &run, &model))?;
     Ok(recipe)
+}
+
+/// What a recipe says of its layers in another way than the run that it begins from, so that both cannot stand together: by `patterns` where the
+/// run has `layers`, or the other way round.
+fn said_twice((text, overrides): (&str, &[(String, String)]), run: &ModelFolder, model: &Table) -> Vec<Problem> {
+    let recipe: Table = text.parse().unwrap_or_default();
+    let is_own = |key: &str| {
+        let is_set = |(name, _): &(String, String)| name.strip_prefix("model.") == Some(key);
+        recipe.get("model").is_some_and(|model| model.get(key).is_some()) || overrides.iter().any(is_set)
+    };
+    let of_run = |key: &str| model.get(key).and_then(Value::as_array).is_some_and(|layers| !layers.is_empty());
+    let both_ways = [["patterns", "layers"], ["layers", "patterns"]].into_iter();
+    let torn = both_ways.filter(|[own, other]| is_own(own) && !is_own(other) && of_run(other));
+    let problem = |[own, other]: [&str; 2]| {
+        let run = run.path().display();
+        let text = format!(
+            "model.{own} says what layers attend to, as model.{other} of the run `{run}` does that init.from names: leave it out"
+        );
+        Problem { key: format!("model.{own}"), text }
+    };
+    torn.map(problem).collect()
 }
 
 /// A built-in recipe without the structure of the model that it would begin from nothing.

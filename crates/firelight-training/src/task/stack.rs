@@ -51,9 +51,15 @@ impl StackPlace {
     ) -> Option<Table> {
         let (stack, keys) = (self.read(run)?, (self.keys)().unwrap_or_default());
         let differs = |key: &&str| !may_differ.contains(key) && whole.get(*key) != stack.get(*key);
-        if !keys.iter().any(differs) {
+        let differing: Vec<&str> = keys.iter().copied().filter(differs).collect();
+        if differing.is_empty() {
             return None;
         }
+        log::info!(
+            "the structure of the run `{}` is that of its config.json, which differs from its recipe in {}",
+            run.path().display(),
+            differing.join(", ")
+        );
         let mut model = said.clone();
         model.retain(|key, _| !keys.contains(&key));
         for (key, value) in stack {

@@ -39,12 +39,14 @@ pub(super) fn check(bench: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// Measures all kinds at all lengths, and tells each at once.
+/// Measures all kinds at all lengths, and tells each at once. Measurements that fail, as for want of memory, are left out, and the command
+/// fails in the end.
 pub(super) fn run(bench: &Bench) -> Result<()> {
     tell(!bench.json, headings)?;
-    let mut all = Vec::new();
+    let (mut all, mut failed) = (Vec::new(), 0);
     for &kind in &bench.kinds {
         let growth = measure(bench, kind)?;
+        failed += bench.length.len() - growth.points.len();
         tell(bench.json, || growth.to_json())?;
         all.push(growth);
     }
@@ -53,6 +55,7 @@ pub(super) fn run(bench: &Bench) -> Result<()> {
         write_atomic(out, draw_charts(&charts(&all)))?;
         output::note(format_args!("wrote {}", out.display()));
     }
+    ensure!(failed == 0, "{failed} of {} measurements failed and are left out", bench.kinds.len() * bench.length.len());
     Ok(())
 }
 
@@ -72,20 +75,23 @@ struct Growth {
 fn measure(bench: &Bench, kind: Kind) -> Result<Growth> {
     let mut points = Vec::new();
     for &length in &bench.length {
-        let line = measure_once(bench, kind, length)?;
+        let Some(line) = measure_once(bench, kind, length)? else { continue };
         tell(!bench.json, || to_row(kind, length, &line))?;
         points.push((length, line));
     }
     Ok(Growth { kind, points })
 }
 
-/// The line that a process of its own prints.
-fn measure_once(bench: &Bench, kind: Kind, length: u32) -> Result<Value> {
+/// The line that a process of its own prints; none where it fails, which is noted. A mistake of the user would be that of all.
+fn measure_once(bench: &Bench, kind: Kind, length: u32) -> Result<Option<Value>> {
     let output = command(bench, kind, length)?.stderr(Stdio::inherit()).output()?;
     let failed = || format!("the measurement of {kind} at {length} tokens failed");
     ensure!(output.status.code() != Some(USER.into()), Mistake(failed()));
-    ensure!(output.status.success(), failed());
-    Ok(serde_json::from_slice(&output.stdout)?)
+    if !output.status.success() {
+        output::note(format_args!("{} ({})", failed(), output.status));
+        return Ok(None);
+    }
+    Ok(Some(serde_json::from_slice(&output.stdout)?))
 }
 
 fn command(bench: &Bench, kind: Kind, length: u32) -> Result<Command> {

@@ -11,10 +11,17 @@ use super::workload::Workload;
 pub(super) struct Measurement {
     /// Median of the runs.
     pub(super) seconds: f64,
-    /// Largest resident size, in MiB; of the process, not of a GPU.
+    /// Largest resident size of the process, in MiB.
     pub(super) peak_mib: Option<f64>,
     /// The same above the resident size before the first step.
     pub(super) above_start_mib: Option<f64>,
+}
+
+impl Measurement {
+    /// The same of a device with a memory of its own, of which the process says nothing.
+    pub(super) fn without_memory(self) -> Self {
+        Self { peak_mib: None, above_start_mib: None, ..self }
+    }
 }
 
 /// One run to warm up, then `runs` that count.

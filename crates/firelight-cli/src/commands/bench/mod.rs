@@ -17,7 +17,7 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use burn::tensor::DType;
 use clap::ValueEnum;
-use firelight::device::{self, NamedDevice};
+use firelight::device::{self, Backend, NamedDevice};
 use firelight::kernels::kernel_path;
 use firelight::training::{Precision, Recompute};
 use serde_json::json;
@@ -189,6 +189,7 @@ impl Bench {
         self.dtype.check(&chosen)?;
         let mut workload = Workload::new(&self, &chosen.device)?;
         let found = measure(&mut workload, self.runs)?;
+        let found = if is_cpu(&chosen.name) { found } else { found.without_memory() };
         let report = match (self.json, self.no_headings) {
             (true, _) => self.to_json(&workload, &found, &chosen),
             (false, true) => to_text(&workload, &found),
@@ -270,6 +271,11 @@ impl Bench {
     }
 }
 
+/// Whether the device of this name computes in the memory of the process.
+fn is_cpu(name: &str) -> bool {
+    Backend::from_name(name).is_some_and(|backend| !backend.has_index())
+}
+
 fn headings() -> String {
     row("BENCHMARK", ["THREADS", "MS/STEP", "TOKENS/S", "PEAK MIB", "ABOVE START"].map(str::to_string))
 }
@@ -285,4 +291,16 @@ fn to_text(workload: &Workload, found: &Measurement) -> String {
 /// A line of the table.
 fn row(name: &str, [threads, step, rate, peak, above]: [String; 5]) -> String {
     format!("{name:<30} {threads:>7} {step:>10} {rate:>14} {peak:>9} {above:>12}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_told_of_devices_that_have_none_of_their_own() {
+        assert_eq!(["flex", "ndarray", "cuda:0", "wgpu:1", "metal:0"].map(is_cpu), [true, true, false, false, false]);
+        let found = Measurement { seconds: 1.0, peak_mib: Some(2.0), above_start_mib: Some(1.0) }.without_memory();
+        assert_eq!((found.seconds, found.peak_mib, found.above_start_mib), (1.0, None, None));
+    }
 }

@@ -26,7 +26,7 @@ pub(super) struct Embeddings {
     /// Word whose vectors are compared, which stands in every text; by default all tokens
     #[arg(long, value_name = "WORD")]
     word: Option<String>,
-    /// Layer behind which vectors are read, counted from 0; by default the last, with its final norm
+    /// Layer after which vectors are read, counted from 0; by default the last, with its final norm
     #[arg(long, value_name = "N")]
     layer: Option<usize>,
     #[command(flatten)]

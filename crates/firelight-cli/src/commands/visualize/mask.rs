@@ -24,7 +24,7 @@ Examples:
   firelight visualize mask runs/stories-1 --length 64 --out mask.html
 
 --out takes .html, .svg and .png. The last map counts the layers until a token knows of another one, through the tokens between them; of a \
-model each layer has its own pattern. Padding and cross-attention are left out.";
+model each layer has its own pattern. Padding and cross-attention are left out. A model folder that is called causal is given as ./causal.";
 
 /// Draw which tokens see which, and what a token reaches through several layers
 #[derive(clap::Args)]
@@ -63,6 +63,7 @@ impl Mask {
     }
 
     fn of_pattern(&self, pattern: &Pattern) -> Result<Figure> {
+        self.model.has_no_weights()?;
         let layers = self.layers.unwrap_or(LAYERS);
         ensure!(layers <= MOST, Mistake(format!("--layers = {layers} is more than {MOST}: give fewer")));
         Ok(inspect::mask_figure("", &vec![pattern.rule.clone(); layers], self.length)?)

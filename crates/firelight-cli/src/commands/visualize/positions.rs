@@ -32,7 +32,7 @@ biases by distance. A model folder that is called rotary is given as ./rotary.";
 pub(super) struct Positions {
     #[command(flatten)]
     model: TrainedModel,
-    /// Positions to draw; by default 32, of a trained table at most as many as it has
+    /// Positions to draw; by default 32, or as many as a trained table has; of patches all, up to 1024
     #[arg(long, value_name = "N")]
     length: Option<usize>,
     /// Channels of a scheme; by default 64
@@ -59,6 +59,9 @@ impl Positions {
     }
 
     fn of_scheme(&self, scheme: &PositionConfig) -> Result<Figure> {
+        self.model.has_no_weights()?;
+        let has_heads = matches!(scheme, PositionConfig::Alibi | PositionConfig::T5 { .. });
+        ensure!(has_heads || self.heads.is_none(), Mistake("--heads is for alibi and t5: leave it out".into()));
         let width = self.width.unwrap_or(WIDTH);
         let sizes = PositionSizes {
             d_model: width,

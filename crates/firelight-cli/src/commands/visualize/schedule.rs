@@ -7,6 +7,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use firelight::storage::write_atomic;
 use firelight::training::{AnyRecipe, ScheduleConfig, ScheduleKind, TrainingError, draw_schedules, read_any_recipe};
 
+use crate::commands::drawing::{Format, format_of};
 use crate::commands::recipes;
 use crate::commands::train::parse_override;
 use crate::failure::Mistake;
@@ -44,16 +45,10 @@ impl Schedule {
     pub(super) fn run(self) -> Result<()> {
         let recipe = self.recipe()?;
         let schedules = self.schedules(&recipe)?;
-        let (is_free, out) = (self.force || !self.out.exists(), self.out.display());
-        let is_named = self.out.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("svg"));
-        ensure!(is_named, Mistake(format!("`{out}` is to hold SVG: give --out a name that ends in .svg")));
-        ensure!(
-            is_free,
-            Mistake(format!("`{out}` exists: choose another file with --out, or replace it with --force"))
-        );
+        format_of(&self.out, self.force, &[Format::Svg])?;
         let steps = recipe.training.steps.max(recipe.schedule.steps.unwrap_or_default());
         write_atomic(&self.out, draw_schedules(&schedules, recipe.optimizer.learning_rate, steps))?;
-        output::note(format_args!("wrote {out}"));
+        output::note(format_args!("wrote {}", self.out.display()));
         Ok(())
     }
 

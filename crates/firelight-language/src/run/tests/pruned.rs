@@ -71,6 +71,12 @@ fn a_recipe_that_names_the_stack_of_before_is_refused_with_the_keys_that_differ(
     assert!(text.contains("model.n_heads = 2, but 1 in the run"), "{text}");
     assert!(!text.contains("model.d_model") && !text.contains("model.n_layers"), "{text}");
 
+    // Its layers differ, so that it has them one by one.
+    let patterns = [("init.from", from.as_str()), ("model.patterns", "[\"full\"]")];
+    let text = Run::prepare(&home.request("run", &patterns)).unwrap_err().to_string();
+    assert!(text.contains("model.patterns says what layers attend to, as model.layers of the run `"), "{text}");
+    assert!(text.contains("pruned"), "{text}");
+
     // The folder itself is no training that could go on.
     let resumed = RunRequest::new(&Device::default()).with_out(home.path("pruned")).with_existing(Existing::Resume);
     let error = Run::prepare(&resumed).unwrap_err().to_string();
