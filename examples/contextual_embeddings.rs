@@ -6,8 +6,6 @@
 //! Time: a second, once it is built.
 //! Expect: a table of cosines and a picture of it; the first two sentences are nearer to one another than to the next two.
 
-use std::path::Path;
-
 use anyhow::Result;
 use burn::tensor::Device;
 use firelight::inspect::{EmbeddingQuestion, Figure, TextModel, embedding_figure};

@@ -375,8 +375,9 @@ mod tests {
 
     #[test]
     fn multiples_of_the_largest_distance_are_the_key_itself() {
-        let found = |query, keys| multiples(query, usize::MAX, keys).iter().collect::<Vec<_>>();
-        assert_eq!(found(5, 2..9), [5..6]);
+        let found =
+            |query, keys| multiples(query, usize::MAX, keys).iter().map(|run| (run.start, run.end)).collect::<Vec<_>>();
+        assert_eq!(found(5, 2..9), [(5, 6)]);
         assert!(found(2, 5..9).is_empty() && found(9, 2..9).is_empty());
         assert_eq!(PairRule::strided(usize::MAX).seen(0, 1, 0..3).hull(), 0..3);
     }

@@ -14,6 +14,7 @@ use super::estimate::cost_of;
 use super::run::{frozen, training_module};
 use super::{DataModule, Estimate, RunRequest, Task, blocks, start};
 use crate::evaluate::device_of;
+use crate::ranks::Ranks;
 use crate::{Trainable, Trainer, TrainingError, TrainingModule, freeze};
 
 /// Steps that are taken: one to warm up, and those that are measured.
@@ -43,7 +44,7 @@ impl<T: Task> DryRun<T> {
     /// # Errors
     /// As [`Run::prepare`](super::Run::prepare), as far as recipe and data go.
     pub fn prepare(request: &RunRequest) -> Result<Self, T::Error> {
-        Ok(Self { plan: Plan::new(request, 1)?, device: request.device.clone() })
+        Ok(Self { plan: Plan::new(request, &Ranks::alone())?, device: request.device.clone() })
     }
 
     /// What the training would cost.
