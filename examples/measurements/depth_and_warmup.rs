@@ -2,7 +2,7 @@
 //! and without, and the norm of the gradient of every layer before the first step and at the last one.
 //!
 //! Source of the question: Xiong et al. 2020, On layer normalization in the Transformer architecture, §3
-//! (<https://arxiv.org/abs/2002.04745>); weights are drawn as in the original Transformer.
+//! (<https://arxiv.org/abs/2002.04745>); weights are drawn by Xavier's rule.
 //!
 //! Command: cargo run --release -p firelight-examples --example depth_and_warmup -- [TEXT] [--toy]
 //! (TEXT: a file, such as tiny Shakespeare; without it stories are made up)

@@ -4,7 +4,7 @@
 //! Source of the question: Dosovitskiy et al. 2021, An image is worth 16x16 words, §4.3 (<https://arxiv.org/abs/2010.11929>).
 //!
 //! Command: cargo run --release -p firelight-examples --example digits_by_number -- [DIR] [--toy]
-//! (DIR: the files of MNIST, or a folder of images for each class; without it digits are drawn)
+//! (DIR: the files of MNIST, of which the training images are taken where they are there; without it digits are drawn)
 //! Time: about five minutes on one CPU core, seconds with --toy.
 //! Expect: a line for each number of images, with the accuracy of both on images that neither was trained on.
 
@@ -138,7 +138,8 @@ fn main() -> std::process::ExitCode {
         let (toy, words) = toy_or_words();
         let images = match words.first() {
             Some(folder) => {
-                let files = ImageFiles::splits(Path::new(folder))?.into_values().next();
+                let mut splits = ImageFiles::splits(Path::new(folder))?;
+                let files = splits.remove("train").or_else(|| splits.into_values().next());
                 files.with_context(|| format!("`{folder}` holds no images"))?.read(&ReadOptions::default())?.set
             }
             None => drawn_digits(1, if toy { 60 } else { 10_000 }),

@@ -20,7 +20,7 @@ use crate::output;
 const COURTESY: Duration = Duration::from_secs(5);
 
 /// How long `mpirun` has to forward what the first rank has said: it may drop what it has not read when that rank ends all.
-const FORWARDING: Duration = Duration::from_millis(100);
+const FORWARDING: Duration = Duration::from_millis(500);
 
 static MEMBER: OnceLock<Member> = OnceLock::new();
 

@@ -25,7 +25,7 @@ const SLOW: Duration = Duration::from_secs(6);
 const SILENT: Duration = Duration::from_secs(5);
 
 /// How long `mpirun` has for what a rank has said before that rank ends all: it may drop what it has not forwarded.
-const FORWARDING: Duration = Duration::from_millis(100);
+const FORWARDING: Duration = Duration::from_millis(500);
 
 /// What `world` ranks do in a case.
 fn mpirun(world: usize, case: &str) -> Output {
