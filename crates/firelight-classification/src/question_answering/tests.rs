@@ -145,6 +145,7 @@ fn beside_blocks(data: &Path, out: &Path, from: &str) -> RunRequest {
         ("training.epochs", "0"),
         ("training.steps", "4"),
         ("schedule.steps", "4"),
+        ("schedule.warmup_steps", "1"),
         ("init.from", from),
         ("model.adapters", "{ rank = 2 }"),
         ("init.quantize", "q8_0"),
