@@ -21,7 +21,10 @@ use crate::figure::{ColourScale, Figure, HeatMap, check_size, numbers};
 /// assert_eq!(found[3], [0, 2, 1, 1]); // Two tokens back after two layers, and no further.
 /// ```
 pub fn layers_to_reach(rules: &[PairRule], length: usize) -> Vec<Vec<usize>> {
-    let (mut first, same) = (vec![vec![0; length]; length], first_of_each(rules));
+    let same = first_of_each(rules);
+    let itself = usize::from(!rules.is_empty()); // A token knows of itself after any layer, whatever that adds.
+    let mut first: Vec<Vec<usize>> =
+        (0..length).map(|row| (0..length).map(|key| if key == row { itself } else { 0 }).collect()).collect();
     let mut known: Vec<TokenSet> = (0..length).map(|token| TokenSet::of(token, length)).collect();
     let mut since = 0; // The first layer after the last one that has added something.
     for (layer, rule) in rules.iter().enumerate() {

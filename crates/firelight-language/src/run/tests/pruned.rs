@@ -43,7 +43,7 @@ impl Home {
 fn a_training_keeps_the_heads_of_each_layer_and_goes_on_to_the_byte() {
     let home = Home::new();
     let from = home.pruned();
-    let changes = [("init.from", from.as_str()), ("schedule.steps", "3")];
+    let changes = [("init.from", from.as_str()), ("schedule.steps", "3"), ("schedule.warmup_steps", "1")];
     let begun = Run::prepare(&home.request("whole", &changes)).unwrap();
     assert_eq!(heads(begun.config()), [1, 2]);
     let report = begun.init_report().unwrap();
