@@ -39,6 +39,6 @@ fn a_launcher_of_another_mpi_is_named() {
     let out = home.path().join("run");
     let mut rank = command(train(&STORIES, &out, &[]));
     rank.env("PMI_RANK", "0").env("PMI_SIZE", "2");
-    fails_once(&finish(rank), USER, &["PMI_SIZE=2, but MPI finds 1"]);
+    fails_once(&finish(rank), USER, &["PMI_SIZE=2 and this is rank 0 of them, but MPI finds 1"]);
     assert!(!out.exists());
 }

@@ -91,9 +91,14 @@ impl Engine {
         self.check()?;
         let (began, mut asked) = (Instant::now(), 0);
         let mut round = Round::begin(self, operation, given)?;
-        while !round.is_done(self) {
-            self.listen();
-            self.check()?;
+        loop {
+            self.listen(); // first, so that what a failed rank has handed over before is found below
+            if round.is_done(self) {
+                return round.opened();
+            }
+            if let Some(failure) = self.failure.clone().filter(|failure| !round.outlives(failure)) {
+                return Err(failure);
+            }
             if began.elapsed() >= self.timeout {
                 let failure = CommunicatorError::Timeout {
                     rank: self.rank,
@@ -106,7 +111,6 @@ impl Engine {
             }
             pause(&mut asked);
         }
-        round.opened()
     }
 
     /// Ends all ranks; whoever waits for the answer does so to the end.
@@ -197,6 +201,12 @@ impl Round {
             }
         }
         self.sent.is_empty() && self.come.iter().all(Option::is_some)
+    }
+
+    /// Whether the rank that has failed did so after this round: it has handed over its part, and so will the others.
+    fn outlives(&self, failure: &CommunicatorError) -> bool {
+        let is_here = |rank: usize| self.come[rank].is_some() || self.coming[rank].is_some();
+        matches!(failure, CommunicatorError::Failed { rank, .. } if is_here(*rank))
     }
 
     /// The ranks that are waited for.
