@@ -8,7 +8,7 @@ use crate::command::{cargo, is_ci, is_installed, run};
 
 /// The features of the other checks and MPI. Asked for in the whole workspace, as theirs, they change the features of no other package, so
 /// that Burn is not built anew.
-pub(crate) const FEATURES: &str = "ndarray,firelight-cli/mpi,firelight-mpi/mpi";
+const FEATURES: &str = "ndarray,firelight-cli/mpi,firelight-mpi/mpi";
 
 const PROGRAMS: [&str; 2] = ["mpicc", "mpirun"];
 const ADVICE: &str = "apt-get install libopenmpi-dev openmpi-bin libclang-dev";

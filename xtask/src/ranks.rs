@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::command::{built, cargo, run};
+use crate::command::{built, run};
 use crate::mpi;
 use machines::Machines;
 
@@ -45,9 +45,7 @@ pub(crate) fn prove(options: &Options) -> Result<()> {
     mpi::run_tests(|tests| {
         tests.env("FIRELIGHT_KILLS", options.kills.to_string());
     })?;
-    let features = mpi::FEATURES;
-    run("build with MPI", &mut cargo(&format!("build --workspace --features {features} --bin firelight")))?;
-    on_two_machines(options.delay)
+    on_two_machines(options.delay) // by the command that the tests have built
 }
 
 fn on_two_machines(delay: u32) -> Result<()> {
