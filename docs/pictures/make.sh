@@ -21,10 +21,10 @@ cd "$2"
     --set model.n_layers=2 --fit --out sizes
 cp sizes/results.svg "$pictures/scaling.svg"
 
-"$firelight" visualize positions sinusoidal --length 64 --width 64 --out "$pictures/positions.svg" --force
+"$firelight" visualize positions sinusoidal --length 64 --width 64 --out "$pictures/positions.png" --force
 "$firelight" visualize positions alibi --heads 4 --length 16 --out "$pictures/alibi.svg" --force
 "$firelight" visualize mask window:2 --length 9 --layers 3 --out "$pictures/window.svg" --force
-"$firelight" visualize mask local_global:3,2 --length 32 --layers 2 --out "$pictures/local-global.svg" --force
+"$firelight" visualize mask local_global:3,2 --length 16 --layers 2 --out "$pictures/local-global.svg" --force
 "$firelight" visualize embeddings runs/stories-1 --word fox --text "One day the fox ran home." --text "The hen saw the fox." \
     --text "The fox was sad." --out "$pictures/one-word.svg" --force
 
@@ -36,5 +36,5 @@ cp sizes/results.svg "$pictures/scaling.svg"
 "$firelight" ablate stories --vary model.position=none,sinusoidal,learned,rotary --seeds 2 --set training.steps=300 \
     --set data.stories=200000 --set model.n_layers=2 --out schemes
 cp schemes/results.svg "$pictures/ablation.svg"
-"$firelight" bench attention --lengths 256,512,1024,2048,4096 --kinds softmax,window:64,linear,feed-forward,lstm \
+"$firelight" bench attention --lengths 256,512,1024,2048,4096 --kinds softmax,window:64,linear,feed-forward \
     --out "$pictures/growth.svg" --force
