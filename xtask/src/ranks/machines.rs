@@ -58,11 +58,11 @@ impl Machines {
 
     /// `mpirun` on the first machine, to which the program is to be added. It starts the ranks of the other one by a script in the place of ssh.
     pub(super) fn mpirun(&self) -> Command {
-        let agent = workspace_root().join("xtask/src/ranks/agent.sh");
+        let shell = workspace_root().join("xtask/src/ranks/remote_shell.sh");
         let [first, second] = NAMES;
         let mut command = program("ip", &format!("netns exec {first} unshare --uts sh -c"));
         command.args(["hostname \"$0\"; exec \"$@\"", first, "mpirun"]).args(FLAGS.split_whitespace());
-        command.args(["--mca", "plm_rsh_agent"]).arg(format!("sh {} {second}", agent.display()));
+        command.args(["--mca", "plm_rsh_agent"]).arg(format!("sh {} {second}", shell.display()));
         command
     }
 
