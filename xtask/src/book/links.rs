@@ -247,9 +247,9 @@ mod tests {
 
     #[test]
     fn links_out_of_the_book_become_addresses() {
-        let root = Path::new("/root");
+        let root = Path::new("/clone");
         let text = "[in](../b.md#c) [out](../../README.md) é [own](#x) [web](https://x.org)";
-        let found = outward(root, "docs", Path::new("/root/docs/how-to/a.md"), text, "https://example.org");
+        let found = outward(root, "docs", Path::new("/clone/docs/how-to/a.md"), text, "https://example.org");
         assert_eq!(found, "[in](../b.md#c) [out](https://example.org/README.md) é [own](#x) [web](https://x.org)");
     }
 }
