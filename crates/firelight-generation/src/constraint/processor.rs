@@ -22,9 +22,10 @@ const LEFT: usize = 12;
 /// The bytes, for each token that there is room for, after which the search for a closing gives up.
 const BYTES_A_TOKEN: usize = 6;
 
-/// If the direct way to an end is too long after a chosen token: the bytes that are tried among the states of the lexer, and then the continuations.
+/// The bytes that are tried on the direct way to an end; if that is too long after a chosen token, as many among the states of the lexer, and
+/// then on the wide way.
 const WORK: usize = 100_000;
-const TRIALS: usize = 300;
+const WIDE: usize = 10_000;
 
 /// How hard a closing is looked for.
 #[derive(Clone, Copy)]
@@ -77,8 +78,13 @@ impl Constrained {
         self.max_new_tokens.saturating_sub(self.written)
     }
 
+    /// The longest text that a search for a closing within `room` tokens looks at, in bytes.
+    fn longest(&self, room: usize) -> usize {
+        self.compiled.vocabulary().most_bytes(room).min(room.saturating_mul(BYTES_A_TOKEN))
+    }
+
     fn search(&mut self) -> Search<'_> {
-        Search { matcher: &mut self.matcher, vocabulary: self.compiled.vocabulary() }
+        Search::new(&mut self.matcher, self.compiled.vocabulary())
     }
 
     /// The tokens that may follow, and whether the text may end. None if the parser has failed.
@@ -109,22 +115,22 @@ impl Constrained {
     /// Bytes that complete the text behind a token, which the matcher has read, and fit into `room` tokens: an end of the `known` closing if
     /// possible.
     fn closing_within(&mut self, room: usize, token: u32, known: &[u8], effort: Effort) -> Option<Vec<u8>> {
+        let longest = self.longest(room);
         let mut search = self.search();
-        let quick = search.end_of(known, room);
-        let straight = |search: &mut Search<'_>| search.straight(room.saturating_mul(BYTES_A_TOKEN));
-        let quick = quick.or_else(|| straight(&mut search).filter(|text| search.vocabulary.fits(text, room)));
+        let mut quick = search.end_of(known, room);
+        if quick.is_none() {
+            quick = search.straight(longest, WORK).filter(|text| search.vocabulary.fits(text, room));
+        }
         match effort {
             Effort::Quick => quick,
-            Effort::Thorough => {
-                quick.or_else(|| self.explored(room, token)).or_else(|| self.search().wide(TRIALS, room))
-            }
+            Effort::Thorough => quick.or_else(|| self.explored(room, token)).or_else(|| self.search().wide(WIDE, room)),
         }
     }
 
     /// Bytes that complete the text behind a token and fit into `room` tokens, found among the states of the lexer.
     fn explored(&mut self, room: usize, token: u32) -> Option<Vec<u8>> {
         let explorer = Explorer::new(self.text.followed_by(token)?, self.compiled.vocabulary());
-        let text = explorer.shortest(room.saturating_mul(BYTES_A_TOKEN), WORK)?;
+        let text = explorer.shortest(self.longest(room), WORK)?;
         let fits = self.compiled.vocabulary().fits(&text, room);
         (fits && self.search().completes(&text)).then_some(text)
     }
@@ -162,8 +168,8 @@ impl Constrained {
     }
 
     fn is_near_the_limit(&self) -> bool {
-        let tokens = self.closing.as_ref().and_then(|closing| self.compiled.vocabulary().tokens(closing));
-        tokens.is_none_or(|tokens| self.room() <= tokens.len() + NEAR)
+        let tokens = self.closing.as_ref().and_then(|closing| self.compiled.vocabulary().count(closing));
+        tokens.is_none_or(|tokens| self.room() <= tokens + NEAR)
     }
 }
 
