@@ -40,6 +40,9 @@ enum Effort {
 ///
 /// It knows a closing: bytes that complete the text and fit into the tokens that are left. Near the limit it hides all tokens after
 /// which it knows no closing. Far from the limit, [`admits`](LogitsProcessor::admits) refuses a token that makes every closing too long.
+///
+/// Its parsers go on from token to token. They read chosen tokens alone, so that nothing is taken back where a guess is refused, and a copy has
+/// parsers of its own. The searches move one of the two, and return it to its place.
 pub(crate) struct Constrained {
     compiled: Arc<Compiled>,
     matcher: Matcher,
@@ -50,8 +53,9 @@ pub(crate) struct Constrained {
     written: usize,
     /// None if the text cannot be completed, because a token was written that does not belong there.
     closing: Option<Vec<u8>>,
-    /// A token that was admitted, and the closing after it.
-    admitted: Option<(u32, Vec<u8>)>,
+    /// Tokens that [`admits`](LogitsProcessor::admits) was asked about here, and the closing after each, or none. A beam is asked about several,
+    /// and a copy of it accepts one.
+    answers: Vec<(u32, Option<Vec<u8>>)>,
     is_complete: bool,
 }
 
@@ -66,7 +70,7 @@ impl Constrained {
             stop_tokens: stop_tokens.to_vec(),
             written: 0,
             closing,
-            admitted: None,
+            answers: Vec::new(),
             is_complete: false,
         };
         row.is_complete = row.ends_here();
@@ -175,7 +179,11 @@ impl Constrained {
 
 impl LogitsProcessor for Constrained {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
-        self.written = history.new_ids().len();
+        let written = history.new_ids().len();
+        if self.written != written {
+            self.written = written;
+            self.answers.clear(); // There is more or less room.
+        }
         let Some((mask, may_end)) = self.allowed() else { return logits.fill(HIDDEN) };
         let text = self.compiled.vocabulary().len();
         for (id, logit) in logits.iter_mut().enumerate() {
@@ -196,16 +204,24 @@ impl LogitsProcessor for Constrained {
         if self.stop_tokens.contains(&token) {
             return true;
         }
-        self.admitted = self.closing_behind(token, Effort::Thorough).map(|closing| (token, closing));
-        self.admitted.is_some()
+        if let Some((_, closing)) = self.answers.iter().find(|(known, _)| *known == token) {
+            return closing.is_some();
+        }
+        let closing = self.closing_behind(token, Effort::Thorough);
+        let is_admitted = closing.is_some();
+        self.answers.push((token, closing));
+        is_admitted
     }
 
     fn accept(&mut self, chosen: u32) {
         if self.stop_tokens.contains(&chosen) {
             return;
         }
-        let known = self.admitted.take().filter(|(token, _)| *token == chosen).map(|(_, closing)| closing);
-        let closing = known.or_else(|| self.closing_behind(chosen, Effort::Thorough));
+        let known = std::mem::take(&mut self.answers).into_iter().find(|(token, _)| *token == chosen);
+        let closing = match known {
+            Some((_, closing)) => closing,
+            None => self.closing_behind(chosen, Effort::Thorough),
+        };
         let belongs = self.matcher.try_consume_tokens(&[chosen]).is_ok_and(|taken| taken == 1);
         if belongs {
             self.text.push(chosen);
@@ -227,14 +243,14 @@ impl LogitsProcessor for Constrained {
 
 impl Clone for Constrained {
     fn clone(&self) -> Self {
-        let Self { compiled, stop_tokens, text, closing, admitted, .. } = self;
+        let Self { compiled, stop_tokens, text, closing, answers, .. } = self;
         Self {
             compiled: compiled.clone(),
             matcher: self.matcher.deep_clone(),
             stop_tokens: stop_tokens.clone(),
             text: text.clone(),
             closing: closing.clone(),
-            admitted: admitted.clone(),
+            answers: answers.clone(),
             ..*self
         }
     }

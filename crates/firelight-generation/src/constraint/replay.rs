@@ -48,20 +48,17 @@ fn anew(constraint: &Constraint, most: usize, ids: &[u32]) -> Box<dyn LogitsProc
     row
 }
 
-/// Draws a token for a row. None if the row has ended.
-fn next(row: &mut Row, most: usize, random: &mut ChaCha8Rng) -> Option<u32> {
+/// Draws a token for a row, unless the row has ended. Returns whether it goes on.
+fn goes_on(row: &mut Row, most: usize, random: &mut ChaCha8Rng) -> bool {
     let (processor, ids) = row;
     if processor.is_complete() || ids.len() == most {
-        return None;
+        return false;
     }
     let logits = random_logits(ids, 259, random);
     let id = draw(processor.as_mut(), ids, logits, random);
     processor.accept(id);
-    if id == STOP {
-        return None;
-    }
     ids.push(id);
-    Some(id)
+    id != STOP
 }
 
 proptest! {
@@ -85,7 +82,7 @@ proptest! {
             let logits = random_logits(&row.1, 259, &mut random);
             let mut other = anew(constraint, most, &row.1);
             prop_assert_eq!(said(row.0.as_mut(), &row.1, &logits), said(other.as_mut(), &row.1, &logits), "{:?}", &row.1);
-            if next(&mut row, most, &mut random).is_some() {
+            if goes_on(&mut row, most, &mut random) {
                 rows.push(row);
             }
             if rows.is_empty() {

@@ -60,9 +60,10 @@ impl Trigrams {
     }
 
     fn logits(&self, ids: &[u32], vocabulary: usize) -> Vec<f64> {
-        let last = ids.last_chunk::<2>().and_then(|last| self.0.get(last));
-        let count = |id| last.and_then(|counts| counts.get(&id)).copied().unwrap_or(0.0);
-        (0..vocabulary as u32).map(|id| (count(id) + 1e-3).ln()).collect()
+        let counts = ids.last_chunk::<2>().and_then(|last| self.0.get(last));
+        let mut logits = vec![1e-3f64.ln(); vocabulary];
+        counts.into_iter().flatten().for_each(|(&id, &count)| logits[id as usize] = (count + 1e-3).ln());
+        logits
     }
 }
 
