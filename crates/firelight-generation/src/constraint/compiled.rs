@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use firelight_data::Tokenizer;
 use firelight_storage::{InputError, shortened};
 use llguidance::api::TopLevelGrammar;
-use llguidance::{JsonCompileOptions, Matcher, ParserFactory, TokenParser};
+use llguidance::{JsonCompileOptions, Matcher, TokenParser};
 use serde_json::{Value, json};
 
 use super::closing::Search;
@@ -18,9 +18,10 @@ use super::vocabulary::Vocabulary;
 /// The bytes after which the search for the end of a text gives up.
 const LONGEST_CLOSING: usize = 1 << 15;
 
-/// The continuations that are tried for the shortest text, and the bytes that are tried among the states of the lexer.
-const TRIALS: usize = 4000;
+/// The bytes that are tried for the shortest text: among the states of the lexer, on the direct way and on the wide way.
 const WORK: usize = 300_000;
+const DIRECT: usize = 3_000_000;
+const WIDE: usize = 100_000;
 
 /// What the user gave.
 #[derive(Clone, Debug)]
@@ -43,10 +44,7 @@ impl fmt::Display for Source {
 impl Source {
     /// The parser at the beginning of a text, or the message of llguidance.
     pub(super) fn parser(&self, vocabulary: &Vocabulary) -> Result<TokenParser, String> {
-        let parser = ParserFactory::new_simple(&vocabulary.env).and_then(|mut factory| {
-            factory.quiet().limits_mut().verbose_errors = false;
-            factory.create_parser(self.grammar())
-        });
+        let parser = vocabulary.factory()?.create_parser(self.grammar());
         let mut parser = parser.map_err(|error| error.to_string())?;
         parser.start_without_prompt();
         Ok(parser)
@@ -83,7 +81,7 @@ fn on_one_line(schema: &Value) -> Value {
 /// See [`Constraint`](super::Constraint).
 pub(super) struct Compiled {
     source: Source,
-    vocabulary: Vocabulary,
+    vocabulary: Arc<Vocabulary>,
     /// At the beginning of a text.
     parser: Arc<TokenParser>,
     /// At the beginning of a text.
@@ -91,12 +89,16 @@ pub(super) struct Compiled {
     /// The shortest known text that satisfies it.
     closing: Vec<u8>,
     /// As `matcher`, for bytes instead of tokens. Made on first use.
-    of_bytes: OnceLock<Option<(Vocabulary, Matcher)>>,
+    of_bytes: OnceLock<Option<Matcher>>,
 }
 
 impl Compiled {
     pub(super) fn new(source: Source, tokenizer: &Tokenizer) -> Result<Self, InputError> {
-        let vocabulary = Vocabulary::of(tokenizer)?;
+        Self::of(source, Arc::new(Vocabulary::of(tokenizer)?))
+    }
+
+    /// For a vocabulary that others may share.
+    pub(super) fn of(source: Source, vocabulary: Arc<Vocabulary>) -> Result<Self, InputError> {
         let parser = source.parser(&vocabulary).map_err(|reason| refusal::of_message(&source, &reason))?;
         let mut matcher = matcher_at(&parser);
         match shortest(&parser, &mut matcher, &vocabulary) {
@@ -111,8 +113,8 @@ impl Compiled {
     /// The error if the tokenizer can write no text that satisfies it.
     fn unwritable(source: &Source, vocabulary: &Vocabulary) -> InputError {
         let bytes = Vocabulary::bytes();
-        let parser = source.parser(&bytes).ok();
-        let text = parser.and_then(|parser| shortest(&parser, &mut matcher_at(&parser), &bytes));
+        let parser = source.parser(bytes).ok();
+        let text = parser.and_then(|parser| shortest(&parser, &mut matcher_at(&parser), bytes));
         let missing = text.and_then(|text| vocabulary.missing(&String::from_utf8_lossy(&text)));
         refusal::of_text(source, missing)
     }
@@ -140,16 +142,14 @@ impl Compiled {
     }
 
     pub(super) fn needs(&self) -> usize {
-        self.vocabulary.tokens(&self.closing).map_or(0, |tokens| tokens.len())
+        self.vocabulary.count(&self.closing).unwrap_or(0)
     }
 
     pub(super) fn accepts(&self, text: &str) -> bool {
-        let of_bytes = || {
-            let bytes = Vocabulary::bytes();
-            self.source.parser(&bytes).ok().map(|parser| (bytes, matcher_at(&parser)))
-        };
-        let Some((vocabulary, matcher)) = self.of_bytes.get_or_init(of_bytes) else { return false };
-        Search { matcher: &mut matcher.deep_clone(), vocabulary }.completes(text.as_bytes())
+        let bytes = Vocabulary::bytes();
+        let of_bytes = || self.source.parser(bytes).ok().map(|parser| matcher_at(&parser));
+        let Some(matcher) = self.of_bytes.get_or_init(of_bytes) else { return false };
+        Search::new(&mut matcher.deep_clone(), bytes).completes(text.as_bytes())
     }
 }
 
@@ -166,12 +166,12 @@ fn matcher_at(parser: &TokenParser) -> Matcher {
 
 /// The text of the fewest tokens that the searches find; parser and matcher are at its beginning.
 fn shortest(parser: &TokenParser, matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
-    let mut search = Search { matcher, vocabulary };
+    let mut search = Search::new(matcher, vocabulary);
     let explored = Explorer::new(parser.deep_clone(), vocabulary).shortest(LONGEST_CLOSING, WORK);
     let explored = explored.filter(|text| search.completes(text));
-    let straight = search.straight(explored.as_ref().map_or(LONGEST_CLOSING, |text| 2 * text.len()));
-    let tokens = |text: &Vec<u8>| vocabulary.tokens(text).map_or(LONGEST_CLOSING, |tokens| tokens.len());
+    let straight = search.straight(explored.as_ref().map_or(LONGEST_CLOSING, |text| 2 * text.len()), DIRECT);
+    let tokens = |text: &Vec<u8>| vocabulary.count(text).unwrap_or(LONGEST_CLOSING);
     let known = straight.into_iter().chain(explored).min_by_key(tokens);
     let most = known.as_ref().map_or(LONGEST_CLOSING, tokens);
-    search.wide(TRIALS, most.saturating_sub(1)).or(known)
+    search.wide(WIDE, most.saturating_sub(1)).or(known)
 }

@@ -191,9 +191,9 @@ mod tests {
     /// The shortest end of a text that is found with 300,000 bytes of work.
     fn end_of(pattern: &str, text: &str) -> Option<String> {
         let vocabulary = Vocabulary::bytes();
-        let mut parser = parser(pattern, &vocabulary);
+        let mut parser = parser(pattern, vocabulary);
         text.bytes().for_each(|byte| assert_eq!(parser.consume_token(byte.into()).unwrap(), 0));
-        let end = Explorer::new(parser, &vocabulary).shortest(LONGEST, 300_000)?;
+        let end = Explorer::new(parser, vocabulary).shortest(LONGEST, 300_000)?;
         Some(String::from_utf8(end).unwrap())
     }
 
@@ -225,7 +225,7 @@ mod tests {
         assert_eq!(end_of("[ab]{400}x|[ab]{600}", "").map(|end| end.len()), Some(401));
         assert_eq!(end_of("[ab]{600}", ""), None, "it is too long");
         let vocabulary = Vocabulary::bytes();
-        let shortest = |most, work| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(most, work);
+        let shortest = |most, work| Explorer::new(parser("[ab]{5}", vocabulary), vocabulary).shortest(most, work);
         assert_eq!(shortest(5, 10_000).map(|text| text.len()), Some(5));
         assert_eq!(shortest(4, 10_000), None);
     }
@@ -236,7 +236,7 @@ mod tests {
         let vocabulary = Vocabulary::bytes();
         let (ends, others) = vocabulary.units();
         let four_states = 4 * (ends.len() + others.len()) + 1 + 2 + 3;
-        let shortest = |work| Explorer::new(parser("[ab]{5}", &vocabulary), &vocabulary).shortest(9, work);
+        let shortest = |work| Explorer::new(parser("[ab]{5}", vocabulary), vocabulary).shortest(9, work);
         assert_eq!(shortest(four_states), None);
         assert_eq!(shortest(four_states + 1).map(|text| text.len()), Some(5));
     }
@@ -276,7 +276,7 @@ mod tests {
         #[test]
         fn the_shortest_of_all_texts_is_found(pattern in pattern()) {
             let vocabulary = Vocabulary::bytes();
-            let mut tried = parser(&pattern, &vocabulary);
+            let mut tried = parser(&pattern, vocabulary);
             let mut is_valid = |text: &Vec<u8>| {
                 let tokens: Vec<u32> = text.iter().map(|&byte| u32::from(byte)).chain([256]).collect();
                 tried.validate_tokens_raw(&tokens).unwrap() == tokens.len()

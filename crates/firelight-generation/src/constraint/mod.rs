@@ -16,6 +16,8 @@ mod processor;
 mod read_text;
 mod refusal;
 #[cfg(test)]
+mod replay;
+#[cfg(test)]
 mod schemas;
 #[cfg(test)]
 mod tests;

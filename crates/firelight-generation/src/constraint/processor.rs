@@ -22,9 +22,10 @@ const LEFT: usize = 12;
 /// The bytes, for each token that there is room for, after which the search for a closing gives up.
 const BYTES_A_TOKEN: usize = 6;
 
-/// If the direct way to an end is too long after a chosen token: the bytes that are tried among the states of the lexer, and then the continuations.
+/// The bytes that are tried on the direct way to an end; if that is too long after a chosen token, as many among the states of the lexer, and
+/// then on the wide way.
 const WORK: usize = 100_000;
-const TRIALS: usize = 300;
+const WIDE: usize = 10_000;
 
 /// How hard a closing is looked for.
 #[derive(Clone, Copy)]
@@ -39,6 +40,9 @@ enum Effort {
 ///
 /// It knows a closing: bytes that complete the text and fit into the tokens that are left. Near the limit it hides all tokens after
 /// which it knows no closing. Far from the limit, [`admits`](LogitsProcessor::admits) refuses a token that makes every closing too long.
+///
+/// Its parsers go on from token to token. They read chosen tokens alone, so that nothing is taken back where a guess is refused, and a copy has
+/// parsers of its own. The searches move one of the two, and return it to its place.
 pub(crate) struct Constrained {
     compiled: Arc<Compiled>,
     matcher: Matcher,
@@ -49,8 +53,9 @@ pub(crate) struct Constrained {
     written: usize,
     /// None if the text cannot be completed, because a token was written that does not belong there.
     closing: Option<Vec<u8>>,
-    /// A token that was admitted, and the closing after it.
-    admitted: Option<(u32, Vec<u8>)>,
+    /// Tokens that [`admits`](LogitsProcessor::admits) was asked about here, and the closing after each, or none. A beam is asked about several,
+    /// and a copy of it accepts one.
+    answers: Vec<(u32, Option<Vec<u8>>)>,
     is_complete: bool,
 }
 
@@ -65,7 +70,7 @@ impl Constrained {
             stop_tokens: stop_tokens.to_vec(),
             written: 0,
             closing,
-            admitted: None,
+            answers: Vec::new(),
             is_complete: false,
         };
         row.is_complete = row.ends_here();
@@ -77,8 +82,13 @@ impl Constrained {
         self.max_new_tokens.saturating_sub(self.written)
     }
 
+    /// The longest text that a search for a closing within `room` tokens looks at, in bytes.
+    fn longest(&self, room: usize) -> usize {
+        self.compiled.vocabulary().most_bytes(room).min(room.saturating_mul(BYTES_A_TOKEN))
+    }
+
     fn search(&mut self) -> Search<'_> {
-        Search { matcher: &mut self.matcher, vocabulary: self.compiled.vocabulary() }
+        Search::new(&mut self.matcher, self.compiled.vocabulary())
     }
 
     /// The tokens that may follow, and whether the text may end. None if the parser has failed.
@@ -109,22 +119,22 @@ impl Constrained {
     /// Bytes that complete the text behind a token, which the matcher has read, and fit into `room` tokens: an end of the `known` closing if
     /// possible.
     fn closing_within(&mut self, room: usize, token: u32, known: &[u8], effort: Effort) -> Option<Vec<u8>> {
+        let longest = self.longest(room);
         let mut search = self.search();
-        let quick = search.end_of(known, room);
-        let straight = |search: &mut Search<'_>| search.straight(room.saturating_mul(BYTES_A_TOKEN));
-        let quick = quick.or_else(|| straight(&mut search).filter(|text| search.vocabulary.fits(text, room)));
+        let mut quick = search.end_of(known, room);
+        if quick.is_none() {
+            quick = search.straight(longest, WORK).filter(|text| search.vocabulary.fits(text, room));
+        }
         match effort {
             Effort::Quick => quick,
-            Effort::Thorough => {
-                quick.or_else(|| self.explored(room, token)).or_else(|| self.search().wide(TRIALS, room))
-            }
+            Effort::Thorough => quick.or_else(|| self.explored(room, token)).or_else(|| self.search().wide(WIDE, room)),
         }
     }
 
     /// Bytes that complete the text behind a token and fit into `room` tokens, found among the states of the lexer.
     fn explored(&mut self, room: usize, token: u32) -> Option<Vec<u8>> {
         let explorer = Explorer::new(self.text.followed_by(token)?, self.compiled.vocabulary());
-        let text = explorer.shortest(room.saturating_mul(BYTES_A_TOKEN), WORK)?;
+        let text = explorer.shortest(self.longest(room), WORK)?;
         let fits = self.compiled.vocabulary().fits(&text, room);
         (fits && self.search().completes(&text)).then_some(text)
     }
@@ -162,14 +172,18 @@ impl Constrained {
     }
 
     fn is_near_the_limit(&self) -> bool {
-        let tokens = self.closing.as_ref().and_then(|closing| self.compiled.vocabulary().tokens(closing));
-        tokens.is_none_or(|tokens| self.room() <= tokens.len() + NEAR)
+        let tokens = self.closing.as_ref().and_then(|closing| self.compiled.vocabulary().count(closing));
+        tokens.is_none_or(|tokens| self.room() <= tokens + NEAR)
     }
 }
 
 impl LogitsProcessor for Constrained {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
-        self.written = history.new_ids().len();
+        let written = history.new_ids().len();
+        if self.written != written {
+            self.written = written;
+            self.answers.clear(); // There is more or less room.
+        }
         let Some((mask, may_end)) = self.allowed() else { return logits.fill(HIDDEN) };
         let text = self.compiled.vocabulary().len();
         for (id, logit) in logits.iter_mut().enumerate() {
@@ -190,16 +204,24 @@ impl LogitsProcessor for Constrained {
         if self.stop_tokens.contains(&token) {
             return true;
         }
-        self.admitted = self.closing_behind(token, Effort::Thorough).map(|closing| (token, closing));
-        self.admitted.is_some()
+        if let Some((_, closing)) = self.answers.iter().find(|(known, _)| *known == token) {
+            return closing.is_some();
+        }
+        let closing = self.closing_behind(token, Effort::Thorough);
+        let is_admitted = closing.is_some();
+        self.answers.push((token, closing));
+        is_admitted
     }
 
     fn accept(&mut self, chosen: u32) {
         if self.stop_tokens.contains(&chosen) {
             return;
         }
-        let known = self.admitted.take().filter(|(token, _)| *token == chosen).map(|(_, closing)| closing);
-        let closing = known.or_else(|| self.closing_behind(chosen, Effort::Thorough));
+        let known = std::mem::take(&mut self.answers).into_iter().find(|(token, _)| *token == chosen);
+        let closing = match known {
+            Some((_, closing)) => closing,
+            None => self.closing_behind(chosen, Effort::Thorough),
+        };
         let belongs = self.matcher.try_consume_tokens(&[chosen]).is_ok_and(|taken| taken == 1);
         if belongs {
             self.text.push(chosen);
@@ -221,14 +243,14 @@ impl LogitsProcessor for Constrained {
 
 impl Clone for Constrained {
     fn clone(&self) -> Self {
-        let Self { compiled, stop_tokens, text, closing, admitted, .. } = self;
+        let Self { compiled, stop_tokens, text, closing, answers, .. } = self;
         Self {
             compiled: compiled.clone(),
             matcher: self.matcher.deep_clone(),
             stop_tokens: stop_tokens.clone(),
             text: text.clone(),
             closing: closing.clone(),
-            admitted: admitted.clone(),
+            answers: answers.clone(),
             ..*self
         }
     }

@@ -25,21 +25,28 @@ impl ReadText {
 
     /// A new parser behind the text and one more token, which does not become part of the text. None if the grammar does not allow them.
     pub(super) fn followed_by(&mut self, token: u32) -> Option<TokenParser> {
-        if !self.unread.is_empty() {
-            self.parser = Arc::new(behind(&self.parser, &self.unread)?);
-            self.unread.clear();
-        }
-        behind(&self.parser, &[token])
-    }
-}
-
-/// A copy of the parser that has read these tokens, too.
-fn behind(parser: &TokenParser, tokens: &[u32]) -> Option<TokenParser> {
-    let mut parser = parser.deep_clone();
-    for &token in tokens {
+        self.read_on()?;
+        let mut parser = self.parser.deep_clone();
         parser.consume_token(token).ok()?;
+        Some(parser)
     }
-    Some(parser)
+
+    /// Reads what is unread. A parser that other texts share is copied before, any other reads on where it is. A parser that has refused a
+    /// token refuses all that follow.
+    fn read_on(&mut self) -> Option<()> {
+        if self.unread.is_empty() {
+            return Some(());
+        }
+        if Arc::get_mut(&mut self.parser).is_none() {
+            self.parser = Arc::new(self.parser.deep_clone());
+        }
+        let parser = Arc::get_mut(&mut self.parser)?;
+        for &token in &self.unread {
+            parser.consume_token(token).ok()?;
+        }
+        self.unread.clear();
+        Some(())
+    }
 }
 
 #[cfg(test)]
@@ -64,41 +71,41 @@ mod tests {
     fn a_text_read_in_parts_ends_like_one_that_is_read_at_once() {
         let vocabulary = Vocabulary::bytes();
         let written = b" dark death of love";
-        let mut in_parts = start(&vocabulary);
+        let mut in_parts = start(vocabulary);
         for (place, &byte) in written.iter().enumerate() {
-            let mut at_once = start(&vocabulary);
+            let mut at_once = start(vocabulary);
             written[..place].iter().for_each(|&byte| at_once.push(byte.into()));
             // Only some of the places are looked at, so that some tokens are read one by one and others together.
             if place % 3 != 1 {
-                let found = end(&mut in_parts, byte, &vocabulary);
-                assert!(found.is_some() && found == end(&mut at_once, byte, &vocabulary), "{place}: {found:?}");
+                let found = end(&mut in_parts, byte, vocabulary);
+                assert!(found.is_some() && found == end(&mut at_once, byte, vocabulary), "{place}: {found:?}");
             }
             in_parts.push(byte.into());
         }
-        assert_eq!(end(&mut in_parts, b'.', &vocabulary).as_deref(), Some(""));
+        assert_eq!(end(&mut in_parts, b'.', vocabulary).as_deref(), Some(""));
     }
 
     #[test]
     fn a_token_that_is_only_looked_at_is_taken_back() {
         let vocabulary = Vocabulary::bytes();
-        let mut text = start(&vocabulary);
+        let mut text = start(vocabulary);
         b" a lo".iter().for_each(|&byte| text.push(byte.into()));
-        assert_eq!(end(&mut text, b'v', &vocabulary).as_deref(), Some("e."));
-        assert_eq!(end(&mut text, b'.', &vocabulary), None, "the grammar does not allow it");
-        assert_eq!(end(&mut text, b'a', &vocabulary).as_deref(), Some(" love."));
-        assert_eq!(end(&mut text, b'v', &vocabulary).as_deref(), Some("e."));
+        assert_eq!(end(&mut text, b'v', vocabulary).as_deref(), Some("e."));
+        assert_eq!(end(&mut text, b'.', vocabulary), None, "the grammar does not allow it");
+        assert_eq!(end(&mut text, b'a', vocabulary).as_deref(), Some(" love."));
+        assert_eq!(end(&mut text, b'v', vocabulary).as_deref(), Some("e."));
     }
 
     #[test]
     fn a_copy_reads_on_by_itself() {
         let vocabulary = Vocabulary::bytes();
-        let mut text = start(&vocabulary);
+        let mut text = start(vocabulary);
         b" a".iter().for_each(|&byte| text.push(byte.into()));
-        assert_eq!(end(&mut text, b'b', &vocabulary).as_deref(), Some(" love."));
+        assert_eq!(end(&mut text, b'b', vocabulary).as_deref(), Some(" love."));
         let mut other = text.clone();
         b" deat".iter().for_each(|&byte| other.push(byte.into()));
         b" lo".iter().for_each(|&byte| text.push(byte.into()));
-        assert_eq!(end(&mut other, b'h', &vocabulary).as_deref(), Some("."));
-        assert_eq!(end(&mut text, b'v', &vocabulary).as_deref(), Some("e."));
+        assert_eq!(end(&mut other, b'h', vocabulary).as_deref(), Some("."));
+        assert_eq!(end(&mut text, b'v', vocabulary).as_deref(), Some("e."));
     }
 }

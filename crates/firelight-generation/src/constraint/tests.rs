@@ -1,6 +1,7 @@
 //! Texts by models of random logits and by a trained one, at all limits.
 
 use std::collections::HashMap;
+use std::sync::LazyLock;
 
 use firelight_data::{Tokenizer, TokenizerConfig};
 use rand::{Rng, SeedableRng};
@@ -8,6 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::schemas::schema;
+use super::vocabulary::Vocabulary;
 use super::*;
 use crate::distribution::softmax;
 use crate::processors::{HIDDEN, History, LogitsProcessor};
@@ -28,10 +30,16 @@ pub(super) fn bytes() -> Tokenizer {
     Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().with_special_tokens(&["<s>", "</s>"]).unwrap()
 }
 
+/// A constraint for the tokenizer [`bytes`]. All of them share what llguidance makes of a tokenizer, which takes longer than most schemas.
+pub(super) fn of_bytes(source: Source) -> Result<Constraint, InputError> {
+    static VOCABULARY: LazyLock<Arc<Vocabulary>> = LazyLock::new(|| Arc::new(Vocabulary::of(&bytes()).unwrap()));
+    Ok(Constraint(Arc::new(Compiled::of(source, VOCABULARY.clone())?)))
+}
+
 /// Logits behind a text, of as many ids.
 type Model<'a> = dyn Fn(&[u32], usize, &mut ChaCha8Rng) -> Vec<f64> + 'a;
 
-fn random_logits(_: &[u32], vocabulary: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
+pub(super) fn random_logits(_: &[u32], vocabulary: usize, random: &mut ChaCha8Rng) -> Vec<f64> {
     (0..vocabulary).map(|_| 6.0 * uniform(random)).collect()
 }
 
@@ -52,14 +60,15 @@ impl Trigrams {
     }
 
     fn logits(&self, ids: &[u32], vocabulary: usize) -> Vec<f64> {
-        let last = ids.last_chunk::<2>().and_then(|last| self.0.get(last));
-        let count = |id| last.and_then(|counts| counts.get(&id)).copied().unwrap_or(0.0);
-        (0..vocabulary as u32).map(|id| (count(id) + 1e-3).ln()).collect()
+        let counts = ids.last_chunk::<2>().and_then(|last| self.0.get(last));
+        let mut logits = vec![1e-3f64.ln(); vocabulary];
+        counts.into_iter().flatten().for_each(|(&id, &count)| logits[id as usize] = (count + 1e-3).ln());
+        logits
     }
 }
 
 /// One token of a row, drawn as the decoding loop does it.
-fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], mut logits: Vec<f64>, random: &mut ChaCha8Rng) -> u32 {
+pub(super) fn draw(row: &mut dyn LogitsProcessor, ids: &[u32], mut logits: Vec<f64>, random: &mut ChaCha8Rng) -> u32 {
     row.process(&History::new(ids, 0), &mut logits);
     loop {
         assert!(logits.iter().any(|logit| *logit != HIDDEN), "nothing is left behind {ids:?} in {row:?}");
@@ -98,7 +107,7 @@ fn write_by(model: &Model<'_>, constraint: &Constraint, tokenizer: &Tokenizer, m
 }
 
 fn regex(pattern: &str) -> Constraint {
-    Constraint::regex(pattern, &bytes()).unwrap()
+    of_bytes(Source::Regex(pattern.into())).unwrap()
 }
 
 /// The ids below 256 that are left for a first token.
@@ -310,15 +319,16 @@ fn words_before_an_end_of_letters_are_closed_in_nested_json() {
     }
 }
 
-/// Schemas that hold the keywords of the parser, nested and mixed.
+/// Schemas that hold the keywords of the parser, nested and mixed. Each limit has the random and the trained model for every other schema.
 #[test]
 fn every_text_is_valid_by_its_schema() {
     let (tokenizer, trained) = (bytes(), Trigrams::trained());
     let trained = |ids: &[u32], vocabulary: usize, _: &mut ChaCha8Rng| trained.logits(ids, vocabulary);
+    let models = [&random_logits as &Model<'_>, &trained];
     let mut satisfiable = 0;
     for seed in 0..300 {
         let schema = schema(seed);
-        let constraint = match Constraint::json_schema(&schema, &tokenizer) {
+        let constraint = match of_bytes(Source::Schema(schema.clone())) {
             Ok(constraint) => constraint,
             Err(error) => {
                 assert!(error.to_string().starts_with("no JSON satisfies the schema:"), "{schema}: {error}");
@@ -328,18 +338,17 @@ fn every_text_is_valid_by_its_schema() {
         satisfiable += 1;
         let valid = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
         let least = constraint.needs();
-        for most in [least, least + 1 + seed as usize % 40, 400.max(least)] {
-            for model in [&random_logits as &Model<'_>, &trained] {
-                let text = write_by(model, &constraint, &tokenizer, most, seed).text;
-                let value: Value = match serde_json::from_str(&text) {
-                    Ok(value) => value,
-                    // JSON sets no limit to an exponent, but f64 does.
-                    Err(error) if error.to_string().starts_with("number out of range") => continue,
-                    Err(error) => panic!("{seed}: {schema}: {text}: {error}"),
-                };
-                let problems: Vec<String> = valid.iter_errors(&value).map(|error| error.to_string()).collect();
-                assert!(problems.is_empty(), "{seed}: {schema}: {text}: {problems:?}");
-            }
+        let limits = [least, least + 1 + seed as usize % 40, 400.max(least)];
+        for (turn, most) in (seed as usize..).zip(limits) {
+            let text = write_by(models[turn % 2], &constraint, &tokenizer, most, seed).text;
+            let value: Value = match serde_json::from_str(&text) {
+                Ok(value) => value,
+                // JSON sets no limit to an exponent, but f64 does.
+                Err(error) if error.to_string().starts_with("number out of range") => continue,
+                Err(error) => panic!("{seed}: {schema}: {text}: {error}"),
+            };
+            let problems: Vec<String> = valid.iter_errors(&value).map(|error| error.to_string()).collect();
+            assert!(problems.is_empty(), "{seed}: {schema}: {text}: {problems:?}");
         }
     }
     assert!(satisfiable > 250, "{satisfiable}");

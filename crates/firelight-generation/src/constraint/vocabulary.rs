@@ -1,10 +1,11 @@
 //! The tokens of a tokenizer as the grammar sees them: bytes, in a prefix tree.
 
 use std::cmp::Reverse;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use firelight_data::Tokenizer;
 use firelight_storage::InputError;
+use llguidance::ParserFactory;
 use llguidance::toktrie::{ApproximateTokEnv, TokEnv, TokRxInfo, TokTrie};
 
 /// The longest token that is ever written: the prefix tree takes no longer ones.
@@ -15,7 +16,11 @@ const PROBES: &[u8] = b"}])\",:'0a \n-.e";
 
 /// The bytes of every token. Tokens that are no text have none, and one id more stands for the end of the text.
 pub(super) struct Vocabulary {
-    pub(super) env: TokEnv,
+    env: TokEnv,
+    /// What makes parsers, or why there is none. Made on first use, because it costs more than most parsers.
+    factory: OnceLock<Result<ParserFactory, String>>,
+    /// The bytes of the longest token.
+    longest: usize,
     /// The tokens of one character or one byte, first those that are likely to bring a text to its end.
     units: Vec<u32>,
     /// How many of them end something: brackets and quotes.
@@ -30,9 +35,11 @@ impl Vocabulary {
         Ok(Self::new(tokenizer.token_bytes()?))
     }
 
-    /// A vocabulary of all single bytes.
-    pub(super) fn bytes() -> Self {
-        Self::new((0..=u8::MAX).map(|byte| vec![byte]).collect())
+    /// The vocabulary of all single bytes, which depends on no tokenizer.
+    pub(super) fn bytes() -> &'static Self {
+        static BYTES: LazyLock<Vocabulary> =
+            LazyLock::new(|| Vocabulary::new((0..=u8::MAX).map(|byte| vec![byte]).collect()));
+        &BYTES
     }
 
     pub(super) fn new(mut words: Vec<Vec<u8>>) -> Self {
@@ -44,10 +51,22 @@ impl Vocabulary {
         let is_probe = |id: &u32| matches!(words[*id as usize][..], [byte] if PROBES.contains(&byte));
         let probes = units.iter().copied().filter(is_probe).collect();
         let ends = units.partition_point(|&id| remoteness(&words[id as usize]) <= 1);
+        let longest = words.iter().map(Vec::len).max().unwrap_or(0);
         let end = words.len() as u32;
         words.push(Vec::new());
         let trie = TokTrie::from(&TokRxInfo::new(end + 1, end), &words);
-        Self { env: Arc::new(ApproximateTokEnv::new(trie)), units, ends, probes }
+        let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        Self { env, factory: OnceLock::new(), longest, units, ends, probes }
+    }
+
+    /// What makes parsers for these tokens, or the message of llguidance.
+    pub(super) fn factory(&self) -> Result<&ParserFactory, String> {
+        let made = self.factory.get_or_init(|| {
+            let mut factory = ParserFactory::new_simple(&self.env).map_err(|error| error.to_string())?;
+            factory.quiet().limits_mut().verbose_errors = false;
+            Ok(factory)
+        });
+        made.as_ref().map_err(String::clone)
     }
 
     /// The number of ids. It is also the id that stands for the end of the text.
@@ -69,9 +88,8 @@ impl Vocabulary {
         self.trie().token(id)
     }
 
-    /// The fewest tokens that write these bytes, if any do.
-    pub(super) fn tokens(&self, bytes: &[u8]) -> Option<Vec<u32>> {
-        // For each place: how many tokens the rest takes, and the first of them.
+    /// How these bytes and their ends are written.
+    pub(super) fn spelling(&self, bytes: &[u8]) -> Spelling<'_> {
         let mut best: Vec<Option<(usize, u32)>> = vec![None; bytes.len() + 1];
         best[bytes.len()] = Some((0, 0));
         for place in (0..bytes.len()).rev() {
@@ -79,19 +97,27 @@ impl Vocabulary {
             let rest = from_here.filter_map(|id| Some((best[place + self.written(id).len()]?.0 + 1, id)));
             best[place] = rest.min_by_key(|&(count, id)| (count, Reverse(self.written(id).len())));
         }
-        let mut place = 0;
-        let mut tokens = Vec::with_capacity(best[0]?.0);
-        while place < bytes.len() {
-            let (_, id) = best[place]?;
-            tokens.push(id);
-            place += self.written(id).len();
-        }
-        Some(tokens)
+        Spelling { vocabulary: self, best }
+    }
+
+    /// The fewest tokens that write these bytes, if any do.
+    pub(super) fn tokens(&self, bytes: &[u8]) -> Option<Vec<u32>> {
+        self.spelling(bytes).tokens(0)
+    }
+
+    /// How many tokens write these bytes at least, if any do.
+    pub(super) fn count(&self, bytes: &[u8]) -> Option<usize> {
+        self.spelling(bytes).count(0)
     }
 
     /// Whether `room` tokens can write these bytes.
     pub(super) fn fits(&self, bytes: &[u8], room: usize) -> bool {
-        self.tokens(bytes).is_some_and(|tokens| tokens.len() <= room)
+        bytes.len() <= self.most_bytes(room) && self.count(bytes).is_some_and(|count| count <= room)
+    }
+
+    /// No more bytes than these are written by so many tokens.
+    pub(super) fn most_bytes(&self, tokens: usize) -> usize {
+        tokens.saturating_mul(self.longest)
     }
 
     /// The first character that no tokens write.
@@ -101,6 +127,31 @@ impl Vocabulary {
 
     fn trie(&self) -> &TokTrie {
         self.env.tok_trie()
+    }
+}
+
+/// How the fewest tokens write a text, and each of its ends.
+pub(super) struct Spelling<'v> {
+    vocabulary: &'v Vocabulary,
+    /// For each place, the end included: how many tokens the rest takes, and the first of them. None if no tokens write it.
+    best: Vec<Option<(usize, u32)>>,
+}
+
+impl Spelling<'_> {
+    /// How many tokens the text behind a place takes.
+    pub(super) fn count(&self, place: usize) -> Option<usize> {
+        Some(self.best[place]?.0)
+    }
+
+    /// The tokens of the text behind a place.
+    pub(super) fn tokens(&self, mut place: usize) -> Option<Vec<u32>> {
+        let mut tokens = Vec::with_capacity(self.count(place)?);
+        while place + 1 < self.best.len() {
+            let (_, id) = self.best[place]?;
+            tokens.push(id);
+            place += self.vocabulary.written(id).len();
+        }
+        Some(tokens)
     }
 }
 
@@ -139,7 +190,22 @@ mod tests {
         assert_eq!(vocabulary.tokens(b""), Some(vec![]));
         assert_eq!(vocabulary.tokens("aé".as_bytes()), Some(vec![0, 5]));
         assert_eq!(vocabulary.tokens(b"abc"), None);
+        assert_eq!([3, 4].map(|room| vocabulary.fits(b"abaabab", room)), [false, true]);
         assert_eq!((vocabulary.missing("abé"), vocabulary.missing("aüb")), (None, Some('ü')));
+    }
+
+    #[test]
+    fn an_end_is_written_like_a_text_of_its_own() {
+        let vocabulary = vocabulary(&["a", "b", "ab", "bab", "aa"]);
+        let text = b"abaababcaab";
+        let spelling = vocabulary.spelling(text);
+        for place in 0..=text.len() {
+            let alone = vocabulary.tokens(&text[place..]);
+            assert_eq!(spelling.count(place), alone.as_ref().map(Vec::len), "{place}");
+            assert_eq!(spelling.tokens(place), alone, "{place}");
+        }
+        assert_eq!(spelling.count(8), Some(2), "c has no token, but behind it come a and ab, or aa and b");
+        assert_eq!([vocabulary.most_bytes(2), vocabulary.count(b"babab").unwrap_or(0)], [6, 2]);
     }
 
     #[test]

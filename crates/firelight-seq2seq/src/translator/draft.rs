@@ -99,7 +99,7 @@ mod tests {
     use super::*;
     use crate::model::Seq2SeqConfig;
     use firelight_core::{Init, ParamBuilder, WeightInit};
-    use firelight_generation::{GenerationOptions, TokenStream, WithVocabulary, beam_search};
+    use firelight_generation::{GenerationDefaults, GenerationOptions, TokenStream, WithVocabulary, beam_search};
     use firelight_kernels::assert_close;
 
     /// The token that every target begins with.
@@ -211,15 +211,23 @@ mod tests {
 
     #[test]
     fn guesses_of_the_model_itself_are_accepted() {
-        // The tokenizer has two ids. One of them is always as probable as a guess has to be.
-        let (own, draft) = (model(0, 20), Draft::new(model(0, 20), 2, 4));
-        let (real, options) = (WithVocabulary::new(&own, 2), BeamOptions::new(8).with_beams(1));
-        let expected = beam_search(&real, vec![SOURCE.to_vec()], &options).unwrap().remove(0).remove(0);
-        let reads = Reads(&real, AtomicUsize::new(0));
-        let found = drafted(&reads, SOURCE.to_vec(), &draft, &options).unwrap();
-        assert_eq!((found.ids.len(), found.ids), (8, expected.ids));
-        // Each time it reads, one token is its own.
-        let accepted = 8 - reads.1.load(Ordering::Relaxed);
-        assert!(accepted >= 4, "{accepted} of 8 tokens were guessed");
+        // Two ids may be written, by the tokenizer or by the bans. One of them is always as probable as a guess has to be.
+        let (own, options) = (model(0, 20), BeamOptions::new(8).with_beams(1));
+        let others: Vec<u32> = (2..13).collect();
+        let banning: GenerationDefaults =
+            serde_json::from_value(serde_json::json!({"suppress_tokens": others})).unwrap();
+        let draft = |size| Draft::new(model(0, 20), size, 4);
+        for (real, draft) in [
+            (WithVocabulary::new(&own, 2), draft(2)),
+            (WithVocabulary::new(&own, 13).with_defaults(&banning), draft(13).without_banned(&banning)),
+        ] {
+            let expected = beam_search(&real, vec![SOURCE.to_vec()], &options).unwrap().remove(0).remove(0);
+            let reads = Reads(&real, AtomicUsize::new(0));
+            let found = drafted(&reads, SOURCE.to_vec(), &draft, &options).unwrap();
+            assert_eq!((found.ids.len(), found.ids), (8, expected.ids));
+            // Each time it reads, one token is its own.
+            let accepted = 8 - reads.1.load(Ordering::Relaxed);
+            assert!(accepted >= 4, "{accepted} of 8 tokens were guessed");
+        }
     }
 }

@@ -99,6 +99,27 @@ fn a_draft_has_the_tokens_of_both_sides() {
     assert_eq!(refused(Some("abcdefgz "), "abcdefgh "), format!("the source of the draft {told}"));
 }
 
+#[test]
+fn bans_of_both_models_reach_the_draft_whenever_they_are_named() {
+    let written = |translator: &Translator| {
+        let Some(Guesser::Draft(draft)) = &translator.guesser else { panic!("no draft") };
+        let (model, options) = (draft.restricted(draft.model()), BeamOptions::new(4).with_beams(1));
+        beam_search(&model, vec![vec![3, 4, 5]], &options).unwrap().remove(0).remove(0).ids
+    };
+    let usual = written(&translator().with_draft(translator(), 4).unwrap())[0];
+    let banning = |translator: Translator| {
+        translator.with_defaults(serde_json::from_str(&format!(r#"{{"suppress_tokens": [{usual}]}}"#)).unwrap())
+    };
+    for drafting in [
+        banning(translator()).with_draft(translator(), 4),
+        translator().with_draft(banning(translator()), 4),
+        translator().with_draft(translator(), 4).map(banning),
+    ] {
+        let ids = written(&drafting.unwrap());
+        assert!(ids.len() == 4 && !ids.contains(&usual), "{ids:?} without {usual}");
+    }
+}
+
 /// Guesses what follows in a text that it knows.
 struct Knowing {
     text: Vec<u32>,
