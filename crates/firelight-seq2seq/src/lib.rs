@@ -42,6 +42,7 @@ pub use captioning::{CAPTIONING_TASK, Caption, CaptionConfig, CaptionModel, Capt
 #[cfg(all(feature = "images", feature = "train"))]
 pub use captioning::{
     CaptionBatch, CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
+    evaluate_captions_on,
 };
 pub use data::{PairBatch, PairBatcher};
 #[cfg(feature = "train")]
@@ -51,7 +52,7 @@ pub use model::{Seq2SeqConfig, Seq2SeqModel, Tying};
 #[cfg(feature = "train")]
 pub use run::{
     Evaluation, PairRecipe, PairText, Run, Seq2Seq, Seq2SeqModelRecipe, Seq2SeqRecipe, TrainedRun, dates_recipe,
-    evaluate,
+    evaluate, evaluate_on,
 };
 #[cfg(feature = "train")]
 pub use training::{Seq2SeqTask, TargetAnswers};

@@ -4,6 +4,8 @@ mod alignment;
 mod draft;
 mod guessed;
 mod guesser;
+#[cfg(feature = "train")]
+mod on_ranks;
 mod options;
 mod search;
 mod sentences;
@@ -115,8 +117,7 @@ impl Translator {
     /// If a line is too long, or has a character that the tokenizer does not know.
     pub fn translate<S: AsRef<str>>(&self, lines: &[S]) -> Result<Vec<String>, TaskError> {
         let options = if self.guesser.is_some() { TranslateOptions::greedy() } else { TranslateOptions::default() };
-        let found = self.translate_with(lines, &options, |_| ())?;
-        Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
+        Ok(texts(self.translate_with(lines, &options, |_| ())?))
     }
 
     /// The best translations of every line; `observe` hears after every batch how many lines are done: lines that were translated,
@@ -211,6 +212,11 @@ impl Translator {
             |Hypothesis { ids, score, .. }| Translation { text: self.vocabulary.target().decode(&ids), ids, score };
         found.into_iter().map(translation).collect()
     }
+}
+
+/// The best translation of each line, which is empty for an empty line.
+fn texts(found: Vec<Vec<Translation>>) -> Vec<String> {
+    found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect()
 }
 
 /// Files that lie in one folder must fit each other.

@@ -115,6 +115,12 @@ impl TrainingError {
     }
 }
 
+impl From<CommunicatorError> for TaskError {
+    fn from(error: CommunicatorError) -> Self {
+        TrainingError::from(error).into()
+    }
+}
+
 impl From<TrainingError> for TaskError {
     fn from(error: TrainingError) -> Self {
         Self::new(error.is_user_error(), error)

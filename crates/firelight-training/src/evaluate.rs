@@ -11,8 +11,8 @@ use firelight_kernels::awake;
 
 use firelight_storage::InputError;
 
-use crate::ranks::{Ranks, settings, weights};
-use crate::{Communicator, Evaluator, StepOutput, TrainingError};
+use crate::ranks::{Found, Ranks, settings, weights};
+use crate::{Alone, Communicator, Evaluator, StepOutput, TrainingError};
 
 /// The mean loss over all targets of a dataset.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,9 +60,7 @@ pub fn measure<M>(
 where
     M: Module + InferenceStep<Output: StepOutput>,
 {
-    let model = model.valid();
-    let evaluation = evaluate_with(&model, loader, &Ranks::alone(), |output, _| evaluator.observe(&output))?;
-    Ok((finite(evaluation)?, evaluator.finish(&model)?))
+    measure_on(model, loader, evaluator, Arc::new(Alone))
 }
 
 /// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same bytes as one process on a CPU. Each rank calls it with
@@ -89,23 +87,80 @@ pub fn evaluate_on<M>(
 where
     M: Module + InferenceStep<Output: StepOutput>,
 {
-    let ranks = Ranks::new(communicator);
-    ranks.tell(evaluate_together(&model.valid(), loader, &ranks))
+    Ok(measure_on(model, loader, &mut (), communicator)?.0)
 }
 
-fn evaluate_together<M>(
+/// Evaluates like [`evaluate_on`], and has `evaluator` make its scores like [`measure`]. Ranks share the batches where the evaluator is
+/// [`Shared`](crate::Shared); for another one that has scores, each of them evaluates all batches.
+///
+/// ```
+/// # fn of<M>(model: &M, loader: &dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>)
+/// #     -> Result<Vec<f64>, firelight_training::TrainingError>
+/// # where M: burn::module::Module + burn::train::InferenceStep<Output: firelight_training::StepOutput> {
+/// use std::sync::Arc;
+/// use firelight_training::{Threads, ThreadsOptions, measure_on};
+///
+/// let rank = Threads::ranks(1, ThreadsOptions::default()).remove(0);
+/// let (_loss, scores) = measure_on(model, loader, &mut (), Arc::new(rank))?;
+/// # Ok(scores)
+/// # }
+/// ```
+///
+/// # Errors
+/// As [`evaluate_on`], if the evaluator fails, and if ranks have other scores.
+pub fn measure_on<M>(
     model: &M,
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    evaluator: &mut dyn Evaluator<M>,
+    communicator: Arc<dyn Communicator>,
+) -> Result<(Evaluation, Vec<f64>), TrainingError>
+where
+    M: Module + InferenceStep<Output: StepOutput>,
+{
+    let ranks = Ranks::new(communicator);
+    ranks.tell(measure_together(&model.valid(), loader, evaluator, &ranks))
+}
+
+fn measure_together<M>(
+    model: &M,
+    loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    evaluator: &mut dyn Evaluator<M>,
     ranks: &Ranks,
-) -> Result<Evaluation, TrainingError>
+) -> Result<(Evaluation, Vec<f64>), TrainingError>
 where
     M: Module + InferenceStep<Output: StepOutput>,
 {
     if !ranks.are_one() {
-        let items = settings("number of validation items", &loader.num_items());
-        ranks.compare(items.into_iter().chain([weights(model)?]).collect())?;
+        let mut terms = settings("number of validation items", &loader.num_items());
+        terms.extend(settings("list of scores", &names_of(evaluator)));
+        terms.push(weights(model)?);
+        ranks.compare(terms)?;
     }
-    finite(evaluate_with(model, loader, ranks, |_, _| Ok(()))?)
+    let ranks = ranks.evaluating(needs_all(evaluator))?;
+    let evaluation = finite(evaluate_with(model, loader, &ranks, evaluator, |_, _| ())?)?;
+    Ok((evaluation, finish(evaluator, model, &ranks)?))
+}
+
+/// The names of the scores.
+pub(crate) fn names_of<M: InferenceStep>(evaluator: &dyn Evaluator<M>) -> Vec<&'static str> {
+    evaluator.scores().iter().map(|score| score.name).collect()
+}
+
+/// Whether an evaluator has to see the outputs of all batches.
+pub(crate) fn needs_all<M: InferenceStep>(evaluator: &mut dyn Evaluator<M>) -> bool {
+    !evaluator.scores().is_empty() && evaluator.shared().is_none()
+}
+
+/// The scores of an evaluation that is [done](evaluate_with) on these ranks.
+pub(crate) fn finish<M: InferenceStep>(
+    evaluator: &mut dyn Evaluator<M>,
+    model: &M,
+    ranks: &Ranks,
+) -> Result<Vec<f64>, TrainingError> {
+    if let Some(shared) = evaluator.shared() {
+        return shared.finish(model, ranks.communicator().as_ref());
+    }
+    evaluator.finish(model)
 }
 
 /// Refuses a loss that is no finite number.
@@ -121,13 +176,15 @@ fn finite(evaluation: Evaluation) -> Result<Evaluation, TrainingError> {
     }
 }
 
-/// Evaluates `model`, which has no gradients and no dropout, lets a loss pass that is no finite number, and hands every output, with the
-/// progress of the loader, to `each`. Several `ranks` take the batches in turn: `each` is given those of this rank, and the sums are of all.
+/// Evaluates `model`, which has no gradients and no dropout, lets a loss pass that is no finite number, and hands every output to the
+/// evaluator and, with the progress of the loader, to `each`. Several `ranks` take the batches in turn: `each` is given those of this rank,
+/// and the sums, and what the evaluator takes up, are of all.
 pub(crate) fn evaluate_with<M>(
     model: &M,
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,
     ranks: &Ranks,
-    mut each: impl FnMut(M::Output, Progress) -> Result<(), TrainingError>,
+    evaluator: &mut dyn Evaluator<M>,
+    mut each: impl FnMut(M::Output, Progress),
 ) -> Result<Evaluation, TrainingError>
 where
     M: Module + InferenceStep<Output: StepOutput>,
@@ -136,23 +193,51 @@ where
     let loader = loader.to_device(&device);
     let mut batches = loader.iter();
     let (mut left_out, between) = ranks.turns();
-    let mut sums = Vec::new();
+    let mut found = Vec::new();
     while let Some(batch) = batches.nth(left_out) {
         let batch = batch.map_err(TrainingError::data("validation"))?;
         let model = model.clone(); // A module may not be shared between threads.
         let output = awake(&device, move || model.step(batch));
         let (total, count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
-        sums.push([total, count]);
-        each(output, batches.progress())?;
+        found.push(Found { sums: [total, count], part: observe(evaluator, &output, ranks)? });
+        each(output, batches.progress());
         left_out = between;
     }
-    let sums = ranks.in_turns(sums)?.into_iter();
-    let (total, count) = sums.fold((0.0, 0.0), |(total, count), [more, targets]| (total + more, count + targets));
+    let (mut total, mut count) = (0.0, 0.0);
+    for Found { sums: [more, targets], part } in ranks.in_turns(found)? {
+        (total, count) = (total + more, count + targets);
+        absorb(evaluator, part, ranks)?;
+    }
     if count == 0.0 {
         let problem = "the validation data holds no target: expected at least one, found 0";
         Err(InputError::new(problem).advise("is the validation split empty?").into())
     } else {
         Ok(Evaluation { loss: total / count, tokens: count as u64 })
+    }
+}
+
+/// Shows the evaluator an output, or, on several ranks, takes from it what all of them will [absorb].
+fn observe<M: InferenceStep>(
+    evaluator: &mut dyn Evaluator<M>,
+    output: &M::Output,
+    ranks: &Ranks,
+) -> Result<Vec<Vec<f64>>, TrainingError> {
+    if let (false, Some(shared)) = (ranks.are_one(), evaluator.shared()) {
+        return shared.part(output);
+    }
+    evaluator.observe(output)?;
+    Ok(Vec::new())
+}
+
+/// Gives the evaluator what a rank found of a batch. One process has done so when it computed the batch.
+fn absorb<M: InferenceStep>(
+    evaluator: &mut dyn Evaluator<M>,
+    part: Vec<Vec<f64>>,
+    ranks: &Ranks,
+) -> Result<(), TrainingError> {
+    match (ranks.are_one(), evaluator.shared()) {
+        (false, Some(shared)) => shared.absorb(part),
+        _ => Ok(()),
     }
 }
 
@@ -165,7 +250,7 @@ pub(crate) fn device_of<M: Module>(model: &M) -> Device {
 mod tests {
     use super::*;
     use crate::toy::{Line, PointLoader};
-    use crate::{Threads, ThreadsOptions};
+    use crate::{LossOutput, Score, Shared, SharedEvaluator, Threads, ThreadsOptions, assert_shared};
     use std::thread;
 
     #[test]
@@ -196,6 +281,87 @@ mod tests {
                 }
             });
         }
+    }
+
+    /// A sum of the losses of the batches that tells in which order they came, and their number.
+    struct InOrder {
+        losses: Vec<f64>,
+    }
+
+    impl SharedEvaluator<Line> for InOrder {
+        fn scores(&self) -> Vec<Score> {
+            vec![Score::lower("weighted"), Score::lower("batches")]
+        }
+
+        fn part(&self, output: &LossOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
+            let (total, _) = output.read().map_err(TrainingError::device("losses"))?;
+            Ok(vec![Vec::new(), vec![total]])
+        }
+
+        fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+            self.losses.extend(part.into_iter().flatten());
+            Ok(())
+        }
+
+        fn finish(&mut self, _model: &Line, ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
+            ranks.barrier()?; // Every rank is here.
+            let losses = std::mem::take(&mut self.losses);
+            let weighted = losses.iter().fold(0.0, |sum, loss| 0.7 * sum + loss);
+            Ok(vec![weighted, losses.len() as f64])
+        }
+    }
+
+    /// The number of outputs, from an evaluator that is not shared.
+    struct Seen(f64);
+
+    impl Evaluator<Line> for Seen {
+        fn scores(&self) -> Vec<Score> {
+            vec![Score::higher("seen")]
+        }
+
+        fn observe(&mut self, _output: &LossOutput) -> Result<(), TrainingError> {
+            self.0 += 1.0;
+            Ok(())
+        }
+
+        fn finish(&mut self, _model: &Line) -> Result<Vec<f64>, TrainingError> {
+            Ok(vec![std::mem::take(&mut self.0)])
+        }
+    }
+
+    #[test]
+    fn ranks_make_the_scores_of_one_process() {
+        let points: Vec<(f32, f32)> = (0..9).map(|x| (x as f32, 0.3 * x as f32 - 1.0)).collect();
+        let evaluators: [fn() -> Box<dyn Evaluator<Line>>; 2] =
+            [|| Box::new(Shared(InOrder { losses: Vec::new() })), || Box::new(Seen(0.0))];
+        for evaluator in evaluators {
+            let (found, scores) = assert_shared::<Line>(|| {
+                let model = Line::new(0.7, 0.1, &Device::default());
+                (model, Arc::new(PointLoader::new(points.clone(), 2)), evaluator())
+            });
+            assert_eq!((found.tokens, scores.last()), (9, Some(&5.0)), "nine points in five batches");
+        }
+    }
+
+    #[test]
+    fn ranks_with_other_scores_are_told() {
+        thread::scope(|scope| {
+            for (number, rank) in Threads::ranks(2, ThreadsOptions::default()).into_iter().enumerate() {
+                scope.spawn(move || {
+                    let (model, loader) =
+                        (Line::new(0.0, 0.0, &Device::default()), PointLoader::new(vec![(1.0, 1.0)], 1));
+                    let mut evaluator: Box<dyn Evaluator<Line>> = match number {
+                        0 => Box::new(Seen(0.0)),
+                        _ => Box::new(()),
+                    };
+                    let error = measure_on(&model, &loader, evaluator.as_mut(), Arc::new(rank)).unwrap_err();
+                    assert!(
+                        error.to_string().contains("its list of scores is `[]`, and that of rank 0 `[\"seen\"]`"),
+                        "{error}"
+                    );
+                });
+            }
+        });
     }
 
     #[test]

@@ -1,12 +1,16 @@
 //! Scores of a task beside the loss, such as the accuracy of a classifier, from the outputs of the one pass over the validation data.
 //! [`TrainingConfig::monitor`](crate::TrainingConfig::monitor) may name one of them.
 
+mod proof;
+
 use burn::train::InferenceStep;
 
 use firelight_storage::{InputError, shortened};
 
-use crate::TrainingError;
 use crate::config::LOSS;
+use crate::{Alone, Communicator, TrainingError};
+
+pub use proof::assert_shared;
 
 /// A number that tells how good a model is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +35,9 @@ impl Score {
 
 /// Makes scores from what a model answers in an evaluation. The same one serves every evaluation of a training, and the `evaluate`
 /// commands.
+///
+/// On several ranks each of them evaluates all batches for such an evaluator. [`Shared`] is one for which they share the
+/// batches.
 ///
 /// ```
 /// use burn::train::{ClassificationOutput, InferenceStep};
@@ -76,6 +83,103 @@ pub trait Evaluator<M: InferenceStep>: Send {
     /// # Errors
     /// What an evaluator returns stops the training.
     fn finish(&mut self, model: &M) -> Result<Vec<f64>, TrainingError>;
+
+    /// What it makes its scores with, where ranks share the batches ([`Shared`]). Default: nothing.
+    fn shared(&mut self) -> Option<&mut dyn SharedEvaluator<M>> {
+        None
+    }
+}
+
+/// Makes scores of no more than some numbers of each batch, so that several ranks share the batches: each rank computes its own,
+/// and all of them take up the numbers of all, in the order of the batches. One process makes the scores of the same numbers. A test of
+/// it may call [`assert_shared`]. [`Shared`] makes it an [`Evaluator`].
+///
+/// ```
+/// use burn::train::{ClassificationOutput, InferenceStep};
+/// use firelight_training::{Communicator, Evaluator, Score, Shared, SharedEvaluator, TrainingError};
+///
+/// #[derive(Default)]
+/// struct Accuracy {
+///     right: f64,
+///     all: f64,
+/// }
+///
+/// impl<M: InferenceStep<Output = ClassificationOutput>> SharedEvaluator<M> for Accuracy {
+///     fn scores(&self) -> Vec<Score> {
+///         vec![Score::higher("accuracy")]
+///     }
+///
+///     fn part(&self, output: &ClassificationOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
+///         let found = output.output.clone().argmax(1).squeeze_dim::<1>(1);
+///         let right = found.equal(output.targets.clone()).int().sum().into_scalar::<i64>() as f64;
+///         Ok(vec![vec![right, output.targets.dims()[0] as f64]])
+///     }
+///
+///     fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+///         for row in part {
+///             self.right += row[0];
+///             self.all += row[1];
+///         }
+///         Ok(())
+///     }
+///
+///     fn finish(&mut self, _model: &M, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
+///         let Self { right, all } = std::mem::take(self);
+///         Ok(vec![right / all])
+///     }
+/// }
+///
+/// fn evaluator<M: InferenceStep<Output = ClassificationOutput>>() -> Box<dyn Evaluator<M>> {
+///     Box::new(Shared(Accuracy::default()))
+/// }
+/// ```
+pub trait SharedEvaluator<M: InferenceStep>: Send {
+    /// The scores, in their order.
+    fn scores(&self) -> Vec<Score>;
+
+    /// What the scores need of the output of a batch, as rows of numbers, which may be of different lengths: for example the truth and the
+    /// logits of each item. They come to [`absorb`](Self::absorb) with the same bits. Whole numbers up to 2^53 are exact.
+    ///
+    /// # Errors
+    /// What an evaluator returns stops the training.
+    fn part(&self, output: &M::Output) -> Result<Vec<Vec<f64>>, TrainingError>;
+
+    /// Takes up the [part](Self::part) of the next batch; batches come in the order of the validation loader, on every rank all of them.
+    ///
+    /// # Errors
+    /// What an evaluator returns stops the training.
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError>;
+
+    /// The values of the scores, in their order and the same on every rank, and a fresh start. `model`, which has no gradients and no
+    /// dropout, is there for what takes more than the outputs, such as generated text, and `ranks` for sharing that work
+    /// ([`deal_to_all`](crate::deal_to_all)).
+    ///
+    /// # Errors
+    /// What an evaluator returns stops the training.
+    fn finish(&mut self, model: &M, ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError>;
+}
+
+/// The [`Evaluator`] that a [`SharedEvaluator`] is: `Box::new(Shared(evaluator))` is what a training takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shared<E>(pub E);
+
+impl<M: InferenceStep, E: SharedEvaluator<M>> Evaluator<M> for Shared<E> {
+    fn scores(&self) -> Vec<Score> {
+        self.0.scores()
+    }
+
+    fn observe(&mut self, output: &M::Output) -> Result<(), TrainingError> {
+        let part = self.0.part(output)?;
+        self.0.absorb(part)
+    }
+
+    fn finish(&mut self, model: &M) -> Result<Vec<f64>, TrainingError> {
+        self.0.finish(model, &Alone)
+    }
+
+    fn shared(&mut self) -> Option<&mut dyn SharedEvaluator<M>> {
+        Some(&mut self.0)
+    }
 }
 
 /// The loss alone.

@@ -12,7 +12,7 @@ use burn::train::{
 use firelight_storage::{InputError, ModelFolder};
 
 use crate::config::all_of;
-use crate::evaluate::device_of;
+use crate::evaluate::{device_of, names_of, needs_all};
 use crate::evaluator::deciding;
 use crate::events::{Events, NoLog, NoRenderer, Stretches};
 use crate::freeze;
@@ -105,6 +105,7 @@ impl<M: Trainable> FitInput<M> {
         terms.extend(settings("seed", &self.seed));
         terms.extend(settings("first step", &self.start.step()));
         terms.extend(settings("number of training and validation items", &items));
+        terms.extend(settings("list of scores", &names_of(self.evaluator.as_ref())));
         terms.extend(self.in_common.iter().cloned());
         terms.push(weights(model)?);
         Ok(terms)
@@ -145,7 +146,7 @@ pub fn fit<M: Trainable>(model: M, input: FitInput<M>) -> Result<Fitted<M>, Trai
 }
 
 /// Trains as one of `ranks`.
-fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<Fitted<M>, TrainingError> {
+fn fit_on<M: Trainable>(ranks: &Ranks, model: M, mut input: FitInput<M>) -> Result<Fitted<M>, TrainingError> {
     all_of([
         input.training.validate(),
         input.optimizer.validate(),
@@ -168,9 +169,8 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, input: FitInput<M>) -> Result<F
     if !ranks.are_one() {
         ranks.agree(input.terms(&model)?)?;
     }
-    // Scores and Burn's metrics are made of the outputs of all batches, which every rank then computes for itself.
-    let needs_all = !input.evaluator.scores().is_empty() || input.extension.is_some();
-    let evaluating = if ranks.any(needs_all)? { Ranks::alone() } else { ranks.clone() };
+    // Burn's metrics, and scores that are not shared, are made of the outputs of all batches, which every rank then computes for itself.
+    let evaluating = ranks.evaluating(needs_all(input.evaluator.as_mut()) || input.extension.is_some())?;
     let schedule = input.schedule.over(input.training.steps);
 
     let stretches = Stretches::new(input.start.step(), &input.training);

@@ -1,15 +1,17 @@
 //! What a training asks of the ranks that share it, so that it is the training of one process: which batches are this rank's, what all
 //! found, and whether all began alike. With one rank every question is answered by what was asked with. What ranks do with a trained model
-//! they share by [`deal`].
+//! they share by [`deal`] and [`deal_to_all`].
 
 mod agreement;
 mod buckets;
 mod collective;
 mod dealing;
+mod found;
 mod gradients;
 mod incoming;
 mod preparation;
 mod shards;
+mod sharing;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -22,8 +24,10 @@ use crate::{Alone, Communicator, CommunicatorError};
 pub use agreement::agree;
 pub(crate) use agreement::{Term, settings, weights};
 pub use dealing::deal;
+pub(crate) use found::Found;
 pub use preparation::lead;
 pub(crate) use shards::Shards;
+pub use sharing::deal_to_all;
 
 /// The ranks of a training, seen from one of them.
 #[derive(Clone)]
@@ -93,16 +97,25 @@ impl Ranks {
     }
 
     /// What all ranks found in their turns, in the order of the batches.
-    pub(crate) fn in_turns(&self, own: Vec<[f64; 2]>) -> Result<Vec<[f64; 2]>, CommunicatorError> {
+    pub(crate) fn in_turns(&self, own: Vec<Found>) -> Result<Vec<Found>, CommunicatorError> {
         if self.are_one() {
             return Ok(own);
         }
-        let bytes = own.into_iter().flatten().flat_map(f64::to_le_bytes).collect();
-        let all = self.0.gather("evaluation", bytes)?;
-        let of_ranks: Vec<_> = all.iter().map(|bytes| pairs(bytes)).collect();
-        let longest = of_ranks.iter().map(Vec::len).max().unwrap_or(0);
-        let turn = |turn: usize| of_ranks.iter().filter_map(move |of_rank| of_rank.get(turn).copied());
-        Ok((0..longest).flat_map(turn).collect())
+        let all = self.0.gather("evaluation", Found::to_bytes(&own))?;
+        let mut of_ranks: Vec<_> = all.iter().map(|bytes| Found::of_bytes(bytes)).collect();
+        let mut found = Vec::new();
+        loop {
+            let before = found.len();
+            found.extend(of_ranks.iter_mut().filter_map(Iterator::next));
+            if found.len() == before {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// The ranks that share an evaluation: none with others, if any of them `needs_all` batches.
+    pub(crate) fn evaluating(&self, needs_all: bool) -> Result<Self, CommunicatorError> {
+        Ok(if self.any(needs_all)? { Self::alone() } else { self.clone() })
     }
 
     /// Whether any rank says yes.
@@ -132,11 +145,6 @@ impl Ranks {
     pub(crate) fn tell<T, E: ToString>(&self, result: Result<T, E>) -> Result<T, E> {
         result.inspect_err(|error| self.0.fail(&error.to_string()))
     }
-}
-
-fn pairs(bytes: &[u8]) -> Vec<[f64; 2]> {
-    let numbers: Vec<f64> = bytes.as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes)).collect();
-    numbers.as_chunks().0.to_vec()
 }
 
 #[cfg(test)]
@@ -177,7 +185,11 @@ mod tests {
     fn what_ranks_find_in_turn_comes_in_the_order_of_the_batches() {
         let batches = |rank: &Ranks| {
             let (first, between) = rank.turns();
-            (first..7).step_by(between + 1).map(|batch| [batch as f64, 0.1 * batch as f64]).collect::<Vec<_>>()
+            let found = |batch: usize| {
+                let (sums, rows) = ([batch as f64, 0.1 * batch as f64], batch % 3);
+                Found { sums, part: (0..rows).map(|row| vec![batch as f64; row]).collect() }
+            };
+            (first..7).step_by(between + 1).map(found).collect::<Vec<_>>()
         };
         let expected = batches(&Ranks::alone());
         thread::scope(|scope| {

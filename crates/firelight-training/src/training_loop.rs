@@ -11,7 +11,7 @@ use burn::train::{TrainLoader, TrainStep, ValidLoader};
 use firelight_storage::{InputError, ModelFolder, has_adapters, save_adapters};
 
 use crate::checkpoint::{RunState, save_best, save_last, save_step};
-use crate::evaluate::evaluate_with;
+use crate::evaluate::{evaluate_with, finish, names_of};
 use crate::events::Events;
 use crate::observer::Observers;
 use crate::ranks::{Ranks, Share};
@@ -150,12 +150,9 @@ impl<M: Trainable> TrainingLoop<M> {
     ) -> Result<(), TrainingError> {
         let model = self.trainer.kept();
         events.validating(loader.num_items());
-        let (valid, evaluator) = (model.valid(), &mut self.evaluator);
-        let evaluation = evaluate_with(&valid, loader.as_ref(), &self.evaluating, |output, progress| {
-            evaluator.observe(&output)?;
-            events.validated(output, progress);
-            Ok(())
-        })?;
+        let (valid, evaluator) = (model.valid(), self.evaluator.as_mut());
+        let tell = |output, progress| events.validated(output, progress);
+        let evaluation = evaluate_with(&valid, loader.as_ref(), &self.evaluating, evaluator, tell)?;
         let stops = events.end_epoch(&self.trainer);
         self.stopped |= self.trainer.ranks.any(stops)?;
         let metrics = self.scores(&valid)?;
@@ -175,10 +172,10 @@ impl<M: Trainable> TrainingLoop<M> {
         self.observers.evaluation(&report)
     }
 
-    /// The scores of an evaluation whose outputs were all observed, by name.
+    /// The scores of an evaluation of all batches, by name.
     fn scores(&mut self, model: &M) -> Result<BTreeMap<String, f64>, TrainingError> {
-        let names = self.evaluator.scores().into_iter().map(|score| score.name.to_string());
-        Ok(names.zip(self.evaluator.finish(model)?).collect())
+        let names = names_of(self.evaluator.as_ref()).into_iter().map(str::to_string);
+        Ok(names.zip(finish(self.evaluator.as_mut(), model, &self.evaluating)?).collect())
     }
 
     /// Hands everything that is needed to continue to the writer.

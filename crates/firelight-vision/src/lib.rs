@@ -46,7 +46,8 @@ pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;
 #[cfg(feature = "train")]
 pub use run::{
-    ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, evaluate, images_recipe,
+    ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, evaluate, evaluate_on,
+    images_recipe,
 };
 #[cfg(feature = "train")]
 pub use training::{ImageAnswers, VisionTask};

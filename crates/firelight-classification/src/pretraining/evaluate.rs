@@ -1,12 +1,13 @@
 //! How well a trained model finds what stands behind the masks of texts.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
-use firelight_training::{DataModule, TaskEvaluation, open_run};
+use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, validation_loader};
@@ -32,16 +33,57 @@ pub fn evaluate_masked(
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<TaskEvaluation, TaskError> {
-    let (_, model, vocabulary) = load::<PretrainingConfig>(folder.as_ref(), checkpoint, device)?;
+    evaluate_masked_on(folder, checkpoint, data, device, Arc::new(Alone))
+}
+
+/// Evaluates like [`evaluate_masked`] on several ranks, which share the batches: the same bytes as one process on a CPU. Each rank calls it, and
+/// finds the same.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use firelight_storage::Checkpoint;
+/// use firelight_training::{Threads, ThreadsOptions};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let found = firelight_classification::evaluate_masked_on("runs/masked-1", &Checkpoint::Last, None, &Default::default(), Arc::new(rank));
+///             println!("{:.4}", found.unwrap().loss);
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`evaluate_masked`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_masked_on(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    data: Option<(&Path, Option<&str>)>,
+    device: &Device,
+    communicator: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
+    let ranks = communicator.clone();
+    // The others would wait for a rank that has nothing to evaluate.
+    measure(folder.as_ref(), (checkpoint, data, device), communicator)
+        .inspect_err(|error| ranks.fail(&error.to_string()))
+}
+
+fn measure(
+    folder: &Path,
+    (checkpoint, data, device): (&Checkpoint, Asked<'_>, &Device),
+    ranks: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
+    let (_, model, vocabulary) = load::<PretrainingConfig>(folder, checkpoint, device)?;
     let (folder, recipe) = open_run::<MaskedLanguage>(folder)?;
     let examples = examples_of(&folder, &recipe, &vocabulary, data)?;
     let (began, objective) = (Instant::now(), recipe.data.objective);
     let task = PretrainingTask::new(model, LossConfig::default());
     let is_of_tokens = !matches!(objective, PretrainingObjective::Replaced(_));
     let unit = if is_of_tokens { "nats per hidden token" } else { "nats per token" };
-    let (loader, mut scores) = (validation_loader(&examples, device)?, PretrainingScores::of(objective));
+    let (loader, mut scores) = (validation_loader(&examples, device)?, Shared(PretrainingScores::of(objective)));
     let about = (unit.into(), examples.units.lengths().len(), began);
-    let mut found = TaskEvaluation::of(&task, loader.as_ref(), &mut scores, about)?;
+    let mut found = TaskEvaluation::on(&task, loader.as_ref(), &mut scores, about, ranks)?;
     if is_of_tokens {
         found.scores.insert(0, ("perplexity", found.loss.exp()));
     }

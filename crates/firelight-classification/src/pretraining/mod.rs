@@ -21,10 +21,10 @@ use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems};
-use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, RecipeOf, Run, Task};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, RecipeOf, Run, Shared, Task};
 
 pub use corpus::MaskedCorpus;
-pub use evaluate::evaluate_masked;
+pub use evaluate::{evaluate_masked, evaluate_masked_on};
 pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, PretrainingKeys, TextsRecipe};
@@ -75,7 +75,7 @@ impl Task for MaskedLanguage {
     on_encoder!();
 
     fn evaluator(_corpus: &MaskedCorpus, recipe: &MaskedLanguageRecipe) -> Box<dyn Evaluator<PretrainingTask>> {
-        Box::new(score::PretrainingScores::of(recipe.data.objective))
+        Box::new(Shared(score::PretrainingScores::of(recipe.data.objective)))
     }
 
     /// The head of the hidden tokens reads their share of the tokens alone.

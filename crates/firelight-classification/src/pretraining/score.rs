@@ -1,7 +1,7 @@
 //! What the validation of a pre-training measures beside its loss.
 
 use burn::tensor::Tensor;
-use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
+use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::objective::PretrainingTask;
 use super::{next_sentence, replaced};
@@ -20,7 +20,7 @@ impl PretrainingScores {
     }
 }
 
-impl Evaluator<PretrainingTask> for PretrainingScores {
+impl SharedEvaluator<PretrainingTask> for PretrainingScores {
     fn scores(&self) -> Vec<Score> {
         match self.objective {
             PretrainingObjective::Masked => Vec::new(),
@@ -29,15 +29,22 @@ impl Evaluator<PretrainingTask> for PretrainingScores {
         }
     }
 
-    fn observe(&mut self, output: &ValidOutput<Option<Tensor<1>>>) -> Result<(), TrainingError> {
-        let Some(sums) = output.answers.clone() else { return Ok(()) };
-        let sums: Vec<f64> = sums.try_into_vec_as().map_err(TrainingError::device("scores of the validation texts"))?;
-        self.sums.resize(sums.len(), 0.0);
-        self.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+    /// The sums of the batch, where there are any.
+    fn part(&self, output: &ValidOutput<Option<Tensor<1>>>) -> Result<Vec<Vec<f64>>, TrainingError> {
+        let sums = output.answers.clone().map(|sums| sums.try_into_vec_as::<f64>());
+        let sums = sums.transpose().map_err(TrainingError::device("scores of the validation texts"))?;
+        Ok(sums.into_iter().collect())
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for sums in part {
+            self.sums.resize(sums.len(), 0.0);
+            self.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
+        }
         Ok(())
     }
 
-    fn finish(&mut self, _task: &PretrainingTask) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, _task: &PretrainingTask, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
         let sums = std::mem::take(&mut self.sums);
         Ok(match self.objective {
             PretrainingObjective::Masked => Vec::new(),

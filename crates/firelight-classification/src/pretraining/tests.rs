@@ -3,15 +3,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
+use firelight_core::LossConfig;
+use firelight_data::StepLoader;
 use firelight_storage::{Existing, TaskError, save_weights};
-use firelight_training::{Run, RunRequest};
+use firelight_training::{Run, RunRequest, Task, assert_shared};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::MaskedLanguage;
+use super::examples::{ExampleDataset, PretrainingBatch, PretrainingBatcher};
+use super::{MaskedLanguage, PretrainingTask};
 use crate::tiny::tiny;
 use crate::{Classification, Embedder};
 
@@ -92,6 +97,22 @@ fn a_stopped_run_ends_with_the_bytes_of_one_that_was_not() {
         home.trained(&half.clone().with_override("training.steps", 2));
         home.trained(&half.with_existing(Existing::Resume));
         assert_eq!(weights(&home.path("half")), weights(&whole), "{objective}");
+    }
+}
+
+#[test]
+fn ranks_share_the_scores_of_every_objective() {
+    for (objective, changes, scores) in OBJECTIVES {
+        let home = Home::new();
+        let run = Run::<MaskedLanguage>::prepare(&home.pretraining(objective, "run", changes)).unwrap();
+        let (found, values) = assert_shared::<PretrainingTask>(|| {
+            let dataset = ExampleDataset { examples: run.corpus.validation(&run.recipe), is_fixed: true };
+            let loader = StepLoader::new(dataset, PretrainingBatcher, 2, &Device::default());
+            let loader: Arc<dyn DataLoader<PretrainingBatch>> = Arc::new(loader);
+            let task = PretrainingTask::new(run.model().clone(), LossConfig::default());
+            (task, loader, MaskedLanguage::evaluator(&run.corpus, &run.recipe))
+        });
+        assert!(found.loss > 0.0 && values.len() == scores.len(), "{found:?} {values:?}");
     }
 }
 

@@ -14,10 +14,10 @@ use std::path::Path;
 use firelight_core::ConfigError;
 use firelight_storage::TaskError;
 use firelight_tasks::problems;
-use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task};
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task};
 
 pub use batch::{SpanAnswers, SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
-pub use evaluate::evaluate_answers;
+pub use evaluate::{evaluate_answers, evaluate_answers_on};
 pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanKeys, SpanModelRecipe};
 
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};
@@ -68,6 +68,6 @@ impl Task for QuestionAnswering {
 
     fn evaluator(corpus: &RecordData<Self>, _recipe: &QuestionAnsweringRecipe) -> Box<dyn Evaluator<SpanTask>> {
         let (examples, questions) = (corpus.validation(), corpus.validation_records());
-        Box::new(score::AnswerScores::on(*corpus.targets(), examples, questions))
+        Box::new(Shared(score::AnswerScores::on(*corpus.targets(), examples, questions)))
     }
 }

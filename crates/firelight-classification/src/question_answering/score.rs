@@ -2,9 +2,10 @@
 //!
 //! Source: Rajpurkar et al. 2016, §6.1 (<https://arxiv.org/abs/1606.05250>).
 
+use burn::tensor::Tensor;
 use firelight_data::questions::Question;
 use firelight_training::metrics::text::AnswerScore;
-use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
+use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::batch::{SpanAnswers, SpanExample, SpanTask};
 use crate::data::QuestionWindow;
@@ -31,25 +32,33 @@ impl AnswerScores {
     }
 }
 
-impl Evaluator<SpanTask> for AnswerScores {
+impl SharedEvaluator<SpanTask> for AnswerScores {
     fn scores(&self) -> Vec<Score> {
         vec![Score::higher("exact_match"), Score::higher("f1")]
     }
 
-    fn observe(&mut self, output: &ValidOutput<SpanAnswers>) -> Result<(), TrainingError> {
+    /// A row for each window: its number, and the scores of all tokens as the first and as the last of an answer.
+    fn part(&self, output: &ValidOutput<SpanAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let SpanAnswers { numbers, logits } = output.answers.clone();
         let length = logits.start.dims()[1];
-        for (side, logits) in [logits.start, logits.end].into_iter().enumerate() {
-            let values: Vec<f64> = logits.try_into_vec_as().map_err(TrainingError::device("answers"))?;
-            for (&number, row) in numbers.iter().zip(values.chunks(length)) {
-                self.logits[number][side] = row.to_vec();
-            }
+        let values = |logits: Tensor<2>| logits.try_into_vec_as::<f64>().map_err(TrainingError::device("answers"));
+        let (start, end) = (values(logits.start)?, values(logits.end)?);
+        let sides = start.chunks(length).zip(end.chunks(length));
+        let row = |(&number, (start, end)): (&usize, (&[f64], &[f64]))| [&[number as f64][..], start, end].concat();
+        Ok(numbers.iter().zip(sides).map(row).collect())
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for row in part {
+            let (number, logits) = (row[0] as usize, &row[1..]);
+            let (start, end) = logits.split_at(logits.len() / 2);
+            self.logits[number] = [start.to_vec(), end.to_vec()];
         }
         Ok(())
     }
 
     /// Means over the questions.
-    fn finish(&mut self, _task: &SpanTask) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, _task: &SpanTask, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
         let (mut left, mut sums) = (self.logits.as_slice(), [0.0; 2]);
         for (question, windows) in self.questions.iter().zip(&self.windows) {
             let (own, rest) = left.split_at(windows.len());

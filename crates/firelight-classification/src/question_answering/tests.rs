@@ -14,6 +14,7 @@ use firelight_training::{
 use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
 use crate::question_answerer::QuestionAnswerer;
 use crate::records::RecordTask;
+use crate::records::tests::shared_scores;
 
 /// The settings of the built-in recipe that differ: the texts are few and short.
 const SMALL: [(&str, &str); 9] = [
@@ -72,6 +73,13 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, T
 
 fn measure(data: &Path, split: Option<&str>) -> TaskEvaluation {
     evaluate_answers(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
+}
+
+#[test]
+fn ranks_share_the_scores() {
+    let home = folder(question);
+    let scores = shared_scores(&prepare(home.path(), &[]).unwrap());
+    assert!(scores.len() == 2 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
 }
 
 #[test]

@@ -1,22 +1,38 @@
 //! How well a trained model does on the records of a split.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_data::{DataError, SplitConfig};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
-use firelight_training::{DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, open_run};
+use firelight_training::{Communicator, DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, open_run};
 
 use super::files::{Asked, Measured, measured_in};
 use super::{RecordData, RecordTask, name_of, read_all};
 use crate::pretrained::{Pretrained, load};
 
-/// Evaluates a run on what [`measured_in`] finds; `targets` are those of its training, by the structure of its model.
+/// Evaluates a run on what [`measured_in`] finds; `targets` are those of its training, by the structure of its model. Several ranks share
+/// the batches.
 pub(crate) fn evaluate<T: RecordTask>(
+    folder: &Path,
+    asked: (&Checkpoint, Asked<'_>, &Device),
+    targets: impl FnOnce(T::Config, &T::Data) -> Result<T::Targets, DataError>,
+    ranks: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError>
+where
+    T::Config: Pretrained<Model = T::Net>,
+{
+    // The others would wait for a rank that has nothing to evaluate.
+    evaluate_on::<T>(folder, asked, targets, ranks.clone()).inspect_err(|error| ranks.fail(&error.to_string()))
+}
+
+fn evaluate_on<T: RecordTask>(
     folder: &Path,
     (checkpoint, asked, device): (&Checkpoint, Asked<'_>, &Device),
     targets: impl FnOnce(T::Config, &T::Data) -> Result<T::Targets, DataError>,
+    ranks: Arc<dyn Communicator>,
 ) -> Result<TaskEvaluation, TaskError>
 where
     T::Config: Pretrained<Model = T::Net>,
@@ -34,7 +50,7 @@ where
     let task = TrainingModule::new(model, T::Loss::default());
     let mut evaluator = T::evaluator(&data, &recipe);
     let about = (data.loss_unit(), count, began);
-    Ok(TaskEvaluation::of(&task, data.reading(device)?.as_ref(), evaluator.as_mut(), about)?)
+    Ok(TaskEvaluation::on(&task, data.reading(device)?.as_ref(), evaluator.as_mut(), about, ranks)?)
 }
 
 /// What is measured of a run: see [`measured_in`].

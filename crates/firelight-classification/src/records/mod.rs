@@ -208,3 +208,27 @@ macro_rules! on_records {
     };
 }
 pub(crate) use on_records;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use burn::data::dataloader::DataLoader;
+    use burn::data::dataset::InMemDataset;
+    use burn::tensor::Device;
+    use firelight_data::StepLoader;
+    use firelight_training::{Run, TrainingModule, assert_shared};
+    use std::sync::Arc;
+
+    /// The scores of the model that a run begins with, which ranks share, in batches of three examples.
+    pub(crate) fn shared_scores<T: RecordTask>(run: &Run<T>) -> Vec<f64> {
+        let needed = || {
+            let examples = InMemDataset::new(run.corpus.validation().to_vec());
+            let batcher = T::Batcher::default();
+            let loader = StepLoader::<T::Example, BatchOf<T>>::new(examples, batcher, 3, &Device::default());
+            let loader: Arc<dyn DataLoader<BatchOf<T>>> = Arc::new(loader);
+            let task = TrainingModule::new(run.model().clone(), T::Loss::default());
+            (task, loader, T::evaluator(&run.corpus, &run.recipe))
+        };
+        assert_shared::<TrainingModule<T::Net>>(needed).1
+    }
+}

@@ -1,10 +1,11 @@
 //! How well a trained model answers for the texts of a split.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::TaskEvaluation;
+use firelight_training::{Alone, Communicator, TaskEvaluation};
 
 use super::targets::Targets;
 use super::{Classification, LabelledRecipe};
@@ -25,7 +26,37 @@ pub fn evaluate(
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<TaskEvaluation, TaskError> {
+    evaluate_on(folder, checkpoint, data, device, Arc::new(Alone))
+}
+
+/// Evaluates like [`evaluate`] on several ranks, which share the batches: the same bytes as one process on a CPU. Each rank calls it, and
+/// finds the same.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use firelight_storage::Checkpoint;
+/// use firelight_training::{Threads, ThreadsOptions};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let found = firelight_classification::evaluate_on("runs/sst2-1", &Checkpoint::Last, None, &Default::default(), Arc::new(rank));
+///             println!("{:.4}", found.unwrap().loss);
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_on(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    data: Option<(&Path, Option<&str>)>,
+    device: &Device,
+    communicator: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
     let targets =
         |config: TextClassifierConfig, data: &LabelledRecipe| Targets::named(&data.problem_type, config.labels);
-    records::evaluate::<Classification>(folder.as_ref(), (checkpoint, data, device), targets)
+    records::evaluate::<Classification>(folder.as_ref(), (checkpoint, data, device), targets, communicator)
 }

@@ -20,11 +20,11 @@ use firelight_core::ConfigError;
 use firelight_storage::TaskError;
 use firelight_tasks::problems;
 use firelight_training::metrics::classes::{ClassReport, draw_confusion};
-use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task, measure};
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task, measure};
 
 pub(crate) use recipe::check_problem_type;
 
-pub use evaluate::evaluate;
+pub use evaluate::{evaluate, evaluate_on};
 pub use model_recipe::{ClassifierKeys, ClassifierModelRecipe};
 pub use recipe::{ClassificationRecipe, LabelledRecipe, texts_recipe};
 pub use targets::Targets;
@@ -103,16 +103,16 @@ impl Task for Classification {
     }
 
     fn evaluator(corpus: &RecordData<Self>, _recipe: &ClassificationRecipe) -> Box<dyn Evaluator<ClassifierTask>> {
-        Box::new(scores_of(corpus))
+        Box::new(Shared(scores_of(corpus)))
     }
 
     fn figures(model: &TextClassifier, corpus: &RecordData<Self>) -> Result<Vec<(String, String)>, Self::Error> {
         let task = ClassifierTask::new(model.valid(), SequenceLossConfig::default());
-        let (loader, mut scores) = (corpus.reading(&model.devices()[0])?, scores_of(corpus));
+        let (loader, mut scores) = (corpus.reading(&model.devices()[0])?, Shared(scores_of(corpus)));
         measure(&task, loader.as_ref(), &mut scores)?;
         let heading = "Confusion matrix of the validation texts: a row for each true label";
         let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.targets().labels().names());
-        let found = scores.report.as_ref().and_then(Report::class);
+        let found = scores.0.report.as_ref().and_then(Report::class);
         Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
     }
 }

@@ -1,7 +1,7 @@
 //! What a classifier is worth, from what it says of texts: at the evaluations of a training and of a finished model.
 
 use burn::tensor::activation::log_softmax;
-use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
+use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::report::Report;
 use crate::data::{Example, Target};
@@ -41,22 +41,31 @@ fn right_answer(target: &Target, classes: usize) -> Vec<f64> {
     }
 }
 
-impl Evaluator<ClassifierTask> for TextScores {
+impl SharedEvaluator<ClassifierTask> for TextScores {
     fn scores(&self) -> Vec<Score> {
         scores(&self.table)
     }
 
-    fn observe(&mut self, output: &ValidOutput<TextAnswers>) -> Result<(), TrainingError> {
+    /// Two rows for each text: what the model says, and what is true.
+    fn part(&self, output: &ValidOutput<TextAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let TextAnswers { outputs, targets } = output.answers.clone();
         let width = outputs.dims()[1];
         let outputs = if self.problem_type == ProblemType::SingleLabel { log_softmax(outputs, 1) } else { outputs };
         let rows: Vec<f64> = outputs.try_into_vec_as().map_err(TrainingError::device("answers"))?;
-        self.rows.extend(rows.chunks(width).map(<[f64]>::to_vec));
-        self.truths.extend(targets.numbers().map_err(TrainingError::device("targets"))?);
+        let truths = targets.numbers().map_err(TrainingError::device("targets"))?;
+        Ok(rows.chunks(width).zip(truths).flat_map(|(row, truth)| [row.to_vec(), truth]).collect())
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        let mut part = part.into_iter();
+        while let (Some(row), Some(truth)) = (part.next(), part.next()) {
+            self.rows.push(row);
+            self.truths.push(truth);
+        }
         Ok(())
     }
 
-    fn finish(&mut self, _task: &ClassifierTask) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, _task: &ClassifierTask, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
         let [rows, truths] = [&mut self.rows, &mut self.truths].map(std::mem::take);
         let report = self.report.insert(Report::of(self.problem_type, &rows, &truths));
         Ok(values(&self.table, report))

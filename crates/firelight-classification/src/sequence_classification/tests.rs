@@ -16,6 +16,7 @@ use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate};
 use crate::classifier::{Classifier, Prediction};
 use crate::data::TextBatcher;
 use crate::loss::SequenceLossConfig;
+use crate::records::tests::shared_scores;
 use crate::records::{RecordData, RecordTask};
 use crate::training::ClassifierTask;
 
@@ -102,6 +103,17 @@ fn several_labels_are_learnt_measured_and_answered() {
         error.is_user_error() && text.contains("\"multi_label\"") && text.contains("set init.exclude = [\"head\"]"),
         "{text}"
     );
+}
+
+#[test]
+fn ranks_share_the_scores_of_every_kind_of_label() {
+    let multi = [("data.problem_type", "multi_label"), ("training.monitor", "micro_f1")];
+    let regression = [("data.problem_type", "regression"), ("training.monitor", "pearson")];
+    let single = folder(|words| words[0].to_string());
+    for (home, changes) in [(several(), &multi[..]), (number(), &regression[..]), (single, &[][..])] {
+        let scores = shared_scores(&prepare(home.path(), changes).unwrap());
+        assert!(!scores.is_empty() && scores.iter().all(|score| score.is_finite()), "{scores:?}");
+    }
 }
 
 #[test]

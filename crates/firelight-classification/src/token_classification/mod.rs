@@ -14,10 +14,10 @@ use std::path::Path;
 use firelight_core::{ConfigError, LossConfig};
 use firelight_storage::TaskError;
 use firelight_tasks::problems;
-use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Task};
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task};
 
 pub use batch::{TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
-pub use evaluate::evaluate_tags;
+pub use evaluate::{evaluate_tags, evaluate_tags_on};
 pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenKeys, TokenModelRecipe};
 
 use crate::model::{TokenClassifier, TokenClassifierConfig};
@@ -70,6 +70,6 @@ impl Task for TokenClassification {
 
     fn evaluator(corpus: &RecordData<Self>, _recipe: &RecipeOf<Self>) -> Box<dyn Evaluator<TokenClassifierTask>> {
         let (examples, sentences) = (corpus.validation(), corpus.validation_records());
-        Box::new(score::TagScores::on(corpus.targets().names(), examples, sentences))
+        Box::new(Shared(score::TagScores::on(corpus.targets().names(), examples, sentences)))
     }
 }

@@ -1,8 +1,10 @@
 //! What a classifier of tokens is worth: the share of words with the right tag, and the entities that are found as a whole.
 
+use std::iter;
+
 use firelight_data::tagged::{TaggedSentence, are_of_entities};
 use firelight_training::metrics::classes::{PerClass, entity_report};
-use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
+use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::batch::{TagAnswers, TaggedExample, TokenClassifierTask};
 use crate::records::{Judged, scores, values};
@@ -46,22 +48,31 @@ impl TagScores {
     }
 }
 
-impl Evaluator<TokenClassifierTask> for TagScores {
+impl SharedEvaluator<TokenClassifierTask> for TagScores {
     fn scores(&self) -> Vec<Score> {
         scores(self.table())
     }
 
-    fn observe(&mut self, output: &ValidOutput<TagAnswers>) -> Result<(), TrainingError> {
+    /// A row for each sentence: its number, and the tags of its words.
+    fn part(&self, output: &ValidOutput<TagAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let TagAnswers { numbers, tags } = output.answers.clone();
         let length = tags.dims()[1];
         let tags: Vec<i64> = tags.try_into_vec_as().map_err(TrainingError::device("tags"))?;
-        for (number, row) in numbers.into_iter().zip(tags.chunks(length)) {
-            self.found[number] = self.examples[number].words.places.iter().map(|&place| row[place] as usize).collect();
+        let row = |(number, row): (usize, &[i64])| {
+            let found = self.examples[number].words.places.iter().map(|&place| row[place] as f64);
+            iter::once(number as f64).chain(found).collect::<Vec<f64>>()
+        };
+        Ok(numbers.into_iter().zip(tags.chunks(length)).map(row).collect())
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for row in part {
+            self.found[row[0] as usize] = row[1..].iter().map(|&tag| tag as usize).collect();
         }
         Ok(())
     }
 
-    fn finish(&mut self, _task: &TokenClassifierTask) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, _task: &TokenClassifierTask, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
         let found: Vec<usize> = self.found.iter_mut().flat_map(std::mem::take).collect();
         let truths = self.examples.iter().flat_map(|example| &example.tags);
         let right = found.iter().zip(truths).filter(|(found, truth)| found == truth).count();

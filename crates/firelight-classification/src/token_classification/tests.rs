@@ -13,6 +13,7 @@ use firelight_training::{
 
 use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask, evaluate_tags};
 use crate::records::RecordTask;
+use crate::records::tests::shared_scores;
 use crate::tagger::Tagger;
 
 /// The settings of the built-in recipe that differ: the sentences are few and short.
@@ -61,6 +62,13 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<TokenClassificationRun,
 
 fn measure(data: &Path, split: Option<&str>) -> TaskEvaluation {
     evaluate_tags(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
+}
+
+#[test]
+fn ranks_share_the_scores() {
+    let home = folder();
+    let scores = shared_scores(&prepare(home.path(), &[]).unwrap());
+    assert!(scores.len() == 4 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 //! or on a split of parallel files, of labelled texts, of tagged sentences, of texts with masks or of images.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Error, Result, bail, ensure};
 use burn::tensor::Device;
@@ -9,7 +10,7 @@ use firelight::classification;
 use firelight::language;
 use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder, TaskError};
-use firelight::training::{TaskEvaluation, metric_in_words, task_of};
+use firelight::training::{Communicator, TaskEvaluation, metric_in_words, task_of};
 use firelight::vision;
 
 use super::tasks::{Shown, with_task};
@@ -61,19 +62,16 @@ impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
         let folder = ModelFolder::open(self.model.of_floats()?.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
-        if task != language::TASK {
-            ranks::refuse_unshared(&format!("the scores of the task `{task}` are made by one process"))?;
-        }
         self.refuse_what_is_not_kept(&folder, &task)?;
         let (json, text) = match task.as_str() {
             language::TASK => self.text()?,
             seq2seq::TASK => self.pairs()?,
             seq2seq::CAPTIONING_TASK => self.captions()?,
-            classification::TASK => self.scores(classification::evaluate)?,
-            classification::TOKEN_CLASSIFICATION_TASK => self.scores(classification::evaluate_tags)?,
-            classification::QUESTION_ANSWERING_TASK => self.scores(classification::evaluate_answers)?,
-            classification::MASKED_LANGUAGE_TASK => self.scores(classification::evaluate_masked)?,
-            vision::TASK => self.scores(vision::evaluate)?,
+            classification::TASK => self.scores(classification::evaluate_on)?,
+            classification::TOKEN_CLASSIFICATION_TASK => self.scores(classification::evaluate_tags_on)?,
+            classification::QUESTION_ANSWERING_TASK => self.scores(classification::evaluate_answers_on)?,
+            classification::MASKED_LANGUAGE_TASK => self.scores(classification::evaluate_masked_on)?,
+            vision::TASK => self.scores(vision::evaluate_on)?,
             other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
         };
         ranks::part(output::print(&if self.json { json + "\n" } else { text }).map_err(Error::from))
@@ -89,13 +87,14 @@ impl Evaluate {
         Ok(())
     }
 
-    /// What `evaluate` finds of the model and the data that are asked for.
+    /// What `evaluate` finds of the model and the data that are asked for, on all ranks.
     fn measure<E>(
         &self,
-        evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device) -> Result<E, TaskError>,
+        evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device, Arc<dyn Communicator>) -> Result<E, TaskError>,
     ) -> Result<E> {
         let data = self.data.as_deref().map(|data| (data, self.split.as_deref()));
-        self.model.load(|run, checkpoint, device| evaluate(run, checkpoint, data, device))
+        let ranks = ranks::member().communicator();
+        self.model.load(|run, checkpoint, device| evaluate(run, checkpoint, data, device, ranks))
     }
 
     fn refuse_search(&self) -> Result<()> {
@@ -106,9 +105,7 @@ impl Evaluate {
 
     fn text(&self) -> Result<Report> {
         self.refuse_search()?;
-        let ranks = ranks::member().communicator();
-        let found =
-            self.measure(|run, checkpoint, data, device| language::evaluate_on(run, checkpoint, data, device, ranks))?;
+        let found = self.measure(language::evaluate_on)?;
         let text = to_table(&[
             ("loss".into(), format!("{:.4} nats per token", found.loss)),
             ("perplexity".into(), format!("{:.3}", found.perplexity)),
@@ -121,7 +118,13 @@ impl Evaluate {
     /// Texts or images with labels, or sentences with tags, as the task measures them.
     fn scores(
         &self,
-        evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device) -> Result<TaskEvaluation, TaskError>,
+        evaluate: impl FnOnce(
+            PathBuf,
+            &Checkpoint,
+            Split,
+            &Device,
+            Arc<dyn Communicator>,
+        ) -> Result<TaskEvaluation, TaskError>,
     ) -> Result<Report> {
         self.refuse_search()?;
         let found = self.measure(evaluate)?;
@@ -131,8 +134,9 @@ impl Evaluate {
     fn captions(&self) -> Result<Report> {
         let plain = self.split.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--split and --length-penalty are not for captions: leave them out".into()));
-        let found = self.measure(|run, checkpoint, data, device| {
-            seq2seq::evaluate_captions(run, checkpoint, data.map(|(list, _)| list), self.beams.unwrap_or(1), device)
+        let beams = self.beams.unwrap_or(1);
+        let found = self.measure(|run, checkpoint, data, device, ranks| {
+            seq2seq::evaluate_captions_on(run, checkpoint, data.map(|(list, _)| list), beams, device, ranks)
         })?;
         let json = serde_json::to_string(&found)?;
         let scores = found.scores.into_iter().map(to_share).collect();
@@ -143,8 +147,9 @@ impl Evaluate {
         let usual = TranslateOptions::default();
         let (beams, penalty) = (self.beams.unwrap_or(usual.beams), self.length_penalty.unwrap_or(usual.length_penalty));
         let options = TranslateOptions { beams, length_penalty: penalty, ..usual };
-        let found =
-            self.measure(|run, checkpoint, data, device| seq2seq::evaluate(run, checkpoint, data, &options, device))?;
+        let found = self.measure(|run, checkpoint, data, device, ranks| {
+            seq2seq::evaluate_on(run, checkpoint, data, &options, device, ranks)
+        })?;
         let text = format!(
             "loss            {:.4} nats per token\nperplexity      {:.3}\nBLEU            {:.2} ({})\nchrF            {:.2}\n\
              exact match     {:.1} %\nROUGE-1, -2, -L {:.2}, {:.2}, {:.2}\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",

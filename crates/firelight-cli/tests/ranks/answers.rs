@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use serde_json::Value;
+
 use super::job::on_ranks;
 use crate::support::{Finished, Model, finish, firelight, model, text};
 use crate::{USER, classification, translation};
@@ -38,6 +40,19 @@ fn answers_are_those_of_one_process_in_the_order_of_the_lines() {
         let alone = firelight(&command);
         let found = mpirun(3, &command);
         assert_eq!((found.code, &found.stdout), (alone.code, &alone.stdout), "{command:?}: {}", found.stderr);
+    }
+}
+
+#[test]
+fn every_task_is_evaluated_as_by_one_process() {
+    for run in [&classification::texts().run, &translation::pairs().run] {
+        let command = words(&["evaluate", &text(run), "--json"]);
+        let measured = |found: Finished| {
+            let mut line: Value = serde_json::from_str(&found.succeeds().stdout).unwrap();
+            assert!(line.as_object_mut().unwrap().remove("seconds").is_some(), "{line}");
+            line.to_string()
+        };
+        assert_eq!(measured(mpirun(2, &command)), measured(firelight(&command)), "{command:?}");
     }
 }
 

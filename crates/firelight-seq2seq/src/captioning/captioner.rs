@@ -13,9 +13,6 @@ use super::model::{CaptionConfig, CaptionModel};
 use crate::inference::cross_attention;
 use crate::vocabulary::Vocabulary;
 
-/// Images that are read at once: enough to keep the cores busy, few enough for small memories.
-const BATCH: usize = 32;
-
 /// The longer side of an image in a picture, in pixels.
 const SIDE: usize = 160;
 
@@ -48,6 +45,9 @@ pub struct Captioner {
 }
 
 impl Captioner {
+    /// Images that are read at once: enough to keep the cores busy, few enough for small memories.
+    pub(super) const BATCH: usize = 32;
+
     /// Images in a row of a [`picture`](Self::picture).
     pub const COLUMNS: usize = 6;
 
@@ -111,7 +111,7 @@ impl Captioner {
         let options = BeamOptions::new(self.model.max_len()).with_beams(beams).with_stop_tokens([end]);
         options.validate()?;
         let mut found = Vec::with_capacity(images.len());
-        for batch in images.chunks(BATCH) {
+        for batch in images.chunks(Self::BATCH) {
             let model = WithVocabulary::new(&self.model, self.tokenizer().vocab_size());
             let best = beam_search(&model, self.read(batch), &options)?.into_iter();
             found.extend(best.map(|mut hypotheses| self.to_caption(hypotheses.remove(0))));

@@ -11,7 +11,10 @@ mod training;
 pub use captioner::{Caption, CaptionWord, Captioner};
 pub use model::{CaptionConfig, CaptionModel};
 #[cfg(feature = "train")]
-pub use run::{CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions};
+pub use run::{
+    CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
+    evaluate_captions_on,
+};
 #[cfg(feature = "train")]
 pub use training::CaptionBatch;
 

@@ -1,12 +1,13 @@
 //! How well a trained model predicts and translates a split of parallel files.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{Evaluator, measure, open_run};
+use firelight_training::{Alone, Communicator, Evaluator, Shared, measure_on, open_run};
 use serde::Serialize;
 
 use super::Seq2Seq;
@@ -58,7 +59,52 @@ pub fn evaluate(
     options: &TranslateOptions,
     device: &Device,
 ) -> Result<Evaluation, TaskError> {
-    let translator = Translator::load_from(folder.as_ref(), checkpoint, device)?;
+    evaluate_on(folder, checkpoint, data, options, device, Arc::new(Alone))
+}
+
+/// Evaluates like [`evaluate`] on several ranks, which share the batches and the translations: the same bytes as one process on a CPU, but for
+/// the seconds. Each rank calls it, and finds the same.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use firelight_seq2seq::{TranslateOptions, evaluate_on};
+/// use firelight_storage::Checkpoint;
+/// use firelight_training::{Threads, ThreadsOptions};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let (options, rank) = (TranslateOptions::default(), Arc::new(rank));
+///             let found = evaluate_on("runs/de-en", &Checkpoint::Last, None, &options, &Default::default(), rank);
+///             println!("{:.2}", found.unwrap().bleu);
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_on(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    data: Option<(&Path, Option<&str>)>,
+    options: &TranslateOptions,
+    device: &Device,
+    communicator: Arc<dyn Communicator>,
+) -> Result<Evaluation, TaskError> {
+    let ranks = communicator.clone();
+    // The others would wait for a rank that has nothing to evaluate.
+    measured(folder.as_ref(), (checkpoint, data, device), options, communicator)
+        .inspect_err(|error| ranks.fail(&error.to_string()))
+}
+
+fn measured(
+    folder: &Path,
+    (checkpoint, data, device): (&Checkpoint, Option<(&Path, Option<&str>)>, &Device),
+    options: &TranslateOptions,
+    ranks: Arc<dyn Communicator>,
+) -> Result<Evaluation, TaskError> {
+    let translator = Translator::load_from(folder, checkpoint, device)?;
     let (folder, recipe) = open_run::<Seq2Seq>(folder)?;
     let pairs = match data {
         Some((file, None)) if file.is_file() => records_of(&recipe.data, file)?.read()?.pairs,
@@ -72,9 +118,9 @@ pub fn evaluate(
     let vocabulary = translator.vocabulary().clone();
     let loader = loader_of(&vocabulary, ids, device)?;
     let written = translations(vocabulary, &pairs, options.clone(), TextMetric::ALL.to_vec());
-    let mut scores = TargetScores::new(Some(written));
-    let (found, values) = measure(&task, &loader, &mut scores)?;
-    let names: Vec<&str> = scores.scores().iter().map(|score| score.name).collect();
+    let mut scores = Shared(TargetScores::new(Some(written)));
+    let (found, values) = measure_on(&task, &loader, &mut scores, ranks)?;
+    let names: Vec<&str> = Evaluator::<Seq2SeqTask>::scores(&scores).iter().map(|score| score.name).collect();
     let of = |name: &str| values[names.iter().position(|found| *found == name).expect("a score of every name")];
     let of_text = |metric: TextMetric| of(metric.name());
     Ok(Evaluation {
@@ -88,17 +134,22 @@ pub fn evaluate(
         rouge_l: of_text(TextMetric::RougeL),
         token_accuracy: of("token_accuracy"),
         signature: Bleu::default().signature(),
-        seconds: scores.seconds,
+        seconds: scores.0.seconds,
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::Run;
+    use super::super::pairs::batcher;
     use super::*;
+    use crate::data::PairBatch;
+    use burn::data::dataloader::DataLoader;
+    use burn::data::dataset::InMemDataset;
+    use firelight_data::StepLoader;
     use firelight_kernels::assert_close;
     use firelight_storage::ModelFolder;
-    use firelight_training::RunRequest;
+    use firelight_training::{RunRequest, assert_shared};
 
     const SMALL: [(&str, &str); 9] = [
         ("data.toy_pairs", "60"),
@@ -165,6 +216,26 @@ mod tests {
             evaluate(folder, &Checkpoint::Last, None, &TranslateOptions::default(), &Device::flex()).unwrap().loss
         };
         assert_close(&[loss(run)], &[loss(&merged)], 0.05); // Products with blocks round what they multiply.
+    }
+
+    #[test]
+    fn ranks_share_the_scores_and_the_translations() {
+        let home = tempfile::tempdir().unwrap();
+        let request = RunRequest::new(&Device::default()).with_out(home.path().join("run"));
+        let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
+        let run = Run::prepare(&request.with_override("data.toy_pairs", 100)).unwrap();
+        let pairs = run.corpus.validation();
+        let (_, scores) = assert_shared::<Seq2SeqTask>(|| {
+            let vocabulary = run.corpus.vocabulary().clone();
+            let ids = InMemDataset::new(vocabulary.encode_all(pairs, 0).unwrap());
+            let loader: Arc<dyn DataLoader<PairBatch>> =
+                Arc::new(StepLoader::new(ids, batcher(&vocabulary), 1, &Device::default()));
+            let options = TranslateOptions { batch: 1, ..TranslateOptions::greedy() };
+            let written = translations(vocabulary, pairs, options, TextMetric::ALL.to_vec());
+            let task = Seq2SeqTask::new(run.model().clone(), LossConfig::default());
+            (task, loader, Box::new(Shared(TargetScores::new(Some(written)))))
+        });
+        assert!(pairs.len() > 3 && scores.len() == 1 + TextMetric::ALL.len(), "{} {scores:?}", pairs.len());
     }
 
     #[test]

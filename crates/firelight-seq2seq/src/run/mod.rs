@@ -17,9 +17,9 @@ use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
-use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Task};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Shared, Task};
 
-pub use evaluate::{Evaluation, evaluate};
+pub use evaluate::{Evaluation, evaluate, evaluate_on};
 pub use model_recipe::Seq2SeqModelRecipe;
 pub use pairs::PairText;
 pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};
@@ -82,7 +82,7 @@ impl Task for Seq2Seq {
         let pairs = &corpus.validation()[..recipe.data.translated.min(corpus.validation().len())];
         let greedy = TranslateOptions::greedy();
         let written = || pairs::translations(corpus.vocabulary().clone(), pairs, greedy, recipe.data.metrics.clone());
-        Box::new(TargetScores::new((!pairs.is_empty()).then(written)))
+        Box::new(Shared(TargetScores::new((!pairs.is_empty()).then(written))))
     }
 
     /// A token is one of the target with one of the source, as many of both.

@@ -181,11 +181,9 @@ pub(super) fn translations(
     metrics: Vec<TextMetric>,
 ) -> Written<Seq2SeqModel> {
     let (sources, targets): (Vec<String>, _) = pairs.iter().cloned().map(|pair| (pair.source, pair.target)).unzip();
-    let write = move |model: &Seq2SeqModel| {
-        let found = Translator::new(model.clone(), vocabulary.clone()).translate_with(&sources, &options, |_| ())?;
-        Ok(found.into_iter().map(|best| best.into_iter().next().map_or(String::new(), |best| best.text)).collect())
-    };
-    Written { write: Box::new(write), targets, metrics }
+    Written::new(targets, metrics, move |model, ranks| {
+        Translator::new(model.clone(), vocabulary.clone()).translate_on(&sources, &options, ranks)
+    })
 }
 
 /// The pairs that a run folder keeps.

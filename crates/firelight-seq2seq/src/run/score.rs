@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use firelight_storage::{InputError, TaskError};
 use firelight_training::metrics::text::TextMetric;
-use firelight_training::{Evaluator, Objective, Score, TrainingError, TrainingModule, ValidOutput};
+use firelight_training::{Communicator, Objective, Score, SharedEvaluator, TrainingError, TrainingModule, ValidOutput};
 
 use crate::training::TargetAnswers;
 
@@ -21,14 +21,25 @@ pub(crate) struct TargetScores<M> {
 
 /// What is written at every evaluation.
 pub(crate) struct Written<M> {
-    /// Writes a target for each of some sources.
-    pub(crate) write: Writer<M>,
+    /// Writes a target for each of some sources, on every rank all of them.
+    write: Writer<M>,
     /// The true ones.
-    pub(crate) targets: Vec<String>,
-    pub(crate) metrics: Vec<TextMetric>,
+    targets: Vec<String>,
+    metrics: Vec<TextMetric>,
 }
 
-type Writer<M> = Box<dyn Fn(&M) -> Result<Vec<String>, TaskError> + Send>;
+type Writer<M> = Box<dyn Fn(&M, &dyn Communicator) -> Result<Vec<String>, TaskError> + Send>;
+
+impl<M> Written<M> {
+    /// What `write` writes, beside the true targets.
+    pub(crate) fn new(
+        targets: Vec<String>,
+        metrics: Vec<TextMetric>,
+        write: impl Fn(&M, &dyn Communicator) -> Result<Vec<String>, TaskError> + Send + 'static,
+    ) -> Self {
+        Self { write: Box::new(write), targets, metrics }
+    }
+}
 
 impl<M> TargetScores<M> {
     pub(crate) fn new(written: Option<Written<M>>) -> Self {
@@ -36,27 +47,33 @@ impl<M> TargetScores<M> {
     }
 }
 
-impl<M: Objective<Answers = TargetAnswers>> Evaluator<TrainingModule<M>> for TargetScores<M> {
+impl<M: Objective<Answers = TargetAnswers>> SharedEvaluator<TrainingModule<M>> for TargetScores<M> {
     fn scores(&self) -> Vec<Score> {
         let written = self.written.iter().flat_map(|written| &written.metrics);
         let names = ["token_accuracy"].into_iter().chain(written.map(|metric| metric.name()));
         names.map(Score::higher).collect()
     }
 
-    fn observe(&mut self, output: &ValidOutput<TargetAnswers>) -> Result<(), TrainingError> {
+    /// The counts of the batch.
+    fn part(&self, output: &ValidOutput<TargetAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let counts = output.answers.predicted.clone().try_into_vec_as::<i64>();
         let counts = counts.map_err(TrainingError::device("token accuracy"))?;
-        self.predicted.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more);
+        Ok(vec![counts.into_iter().map(|count| count as f64).collect()])
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        let counts = part.into_iter().flatten();
+        self.predicted.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more as i64);
         Ok(())
     }
 
-    fn finish(&mut self, task: &TrainingModule<M>) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, task: &TrainingModule<M>, ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
         let [right, all] = std::mem::take(&mut self.predicted);
         let mut scores = vec![right as f64 / all as f64];
         if let Some(Written { write, targets, metrics }) = &self.written {
             let began = Instant::now();
             let failed = |error| InputError::new(format!("cannot measure `written targets`: {error}"));
-            let found = write(&task.model).map_err(failed)?;
+            let found = write(&task.model, ranks).map_err(failed)?;
             self.seconds = began.elapsed().as_secs_f64();
             for metric in metrics {
                 scores.push(metric.corpus(&found, targets)?);

@@ -19,9 +19,7 @@ impl Translator {
     ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
         let beams = self.beams(options)?;
         let mut found = vec![Vec::new(); sources.len()];
-        let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
-        let together = if self.guesser.is_some() { 1 } else { options.batch };
-        for batch in longest_first(sources.iter().map(Vec::len), max_tokens, together) {
+        for batch in self.together(sources.iter().map(Vec::len), options) {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
             for (&index, best) in batch.iter().zip(self.best(prompt, &beams)?) {
                 found[index] = best;
@@ -29,6 +27,12 @@ impl Translator {
             observe(&batch);
         }
         Ok(found)
+    }
+
+    /// Which sources of these lengths are searched together, the longest first; empty ones are in no batch.
+    pub(super) fn together(&self, lengths: impl Iterator<Item = usize>, options: &TranslateOptions) -> Vec<Vec<usize>> {
+        let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
+        longest_first(lengths, max_tokens, if self.guesser.is_some() { 1 } else { options.batch })
     }
 
     /// The hypotheses of sources that are searched together.
@@ -42,7 +46,7 @@ impl Translator {
     }
 
     /// The options of the search.
-    fn beams(&self, options: &TranslateOptions) -> Result<BeamOptions, TaskError> {
+    pub(super) fn beams(&self, options: &TranslateOptions) -> Result<BeamOptions, TaskError> {
         let mut beams = BeamOptions::new(self.model.max_target_len() - usize::from(self.forced_first().is_some()))
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)

@@ -97,7 +97,7 @@ pub(super) fn first_loss<T: Task>(run: &Run<T>) -> Result<Vec<Check>, T::Error> 
     let (recipe, device) = (&run.recipe, run.device());
     let task = training_module::<T>(recipe, T::model(run.config(), recipe.seed, device)).valid();
     let first = run.corpus.training_loader(recipe, 0..1, device)?;
-    let found = evaluate_with(&task, first.as_ref(), &Ranks::alone(), |_, _| Ok(()))?;
+    let found = evaluate_with(&task, first.as_ref(), &Ranks::alone(), &mut (), |_, _| ())?;
     Ok(vec![Check::finite(found.loss)])
 }
 

@@ -1,11 +1,12 @@
 //! What a finished model is worth, whatever its task is.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::data::dataloader::DataLoader;
 use serde::{Serialize, Serializer};
 
-use crate::{Evaluator, Objective, TrainingError, TrainingModule, measure};
+use crate::{Alone, Communicator, Evaluator, Objective, TrainingError, TrainingModule, measure_on};
 
 /// The loss and the scores of a model on a part of some data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -29,14 +30,28 @@ impl TaskEvaluation {
     /// What one pass over `loader` finds, with the unit of the loss, the number of examples, and when reading them began.
     ///
     /// # Errors
-    /// As [`measure`].
+    /// As [`measure`](crate::measure).
     pub fn of<M: Objective>(
         task: &TrainingModule<M>,
         loader: &dyn DataLoader<M::Batch>,
         evaluator: &mut dyn Evaluator<TrainingModule<M>>,
-        (loss_unit, examples, began): (String, usize, Instant),
+        about: (String, usize, Instant),
     ) -> Result<Self, TrainingError> {
-        let (found, values) = measure(task, loader, evaluator)?;
+        Self::on(task, loader, evaluator, about, Arc::new(Alone))
+    }
+
+    /// As [`of`](Self::of), on several ranks, which share the batches and find the same. Each rank calls it.
+    ///
+    /// # Errors
+    /// As [`measure_on`].
+    pub fn on<M: Objective>(
+        task: &TrainingModule<M>,
+        loader: &dyn DataLoader<M::Batch>,
+        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
+        (loss_unit, examples, began): (String, usize, Instant),
+        communicator: Arc<dyn Communicator>,
+    ) -> Result<Self, TrainingError> {
+        let (found, values) = measure_on(task, loader, evaluator, communicator)?;
         let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
         Ok(Self { loss: found.loss, loss_unit, scores, examples, seconds: began.elapsed().as_secs_f64() })
     }

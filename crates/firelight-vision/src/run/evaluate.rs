@@ -1,13 +1,14 @@
 //! How well a trained model names the images of a split.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{DataModule, TaskEvaluation, open_run};
+use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run};
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
@@ -28,7 +29,48 @@ pub fn evaluate(
     data: Option<(&Path, Option<&str>)>,
     device: &Device,
 ) -> Result<TaskEvaluation, TaskError> {
-    let classifier = ImageClassifier::load_from(folder.as_ref(), checkpoint, device)?;
+    evaluate_on(folder, checkpoint, data, device, Arc::new(Alone))
+}
+
+/// Evaluates like [`evaluate`] on several ranks, which share the batches: the same bytes as one process on a CPU. Each rank calls it, and
+/// finds the same.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use firelight_storage::Checkpoint;
+/// use firelight_training::{Threads, ThreadsOptions};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let found = firelight_vision::evaluate_on("runs/digits-1", &Checkpoint::Last, None, &Default::default(), Arc::new(rank));
+///             println!("{:.4}", found.unwrap().loss);
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_on(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    data: Option<(&Path, Option<&str>)>,
+    device: &Device,
+    communicator: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
+    let ranks = communicator.clone();
+    // The others would wait for a rank that has nothing to evaluate.
+    measure(folder.as_ref(), (checkpoint, data, device), communicator)
+        .inspect_err(|error| ranks.fail(&error.to_string()))
+}
+
+fn measure(
+    folder: &Path,
+    (checkpoint, data, device): (&Checkpoint, Option<(&Path, Option<&str>)>, &Device),
+    ranks: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
+    let classifier = ImageClassifier::load_from(folder, checkpoint, device)?;
     let (folder, recipe) = open_run::<Vision>(folder)?;
     let set = match data {
         Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
@@ -37,7 +79,7 @@ pub fn evaluate(
     let about = (String::from("nats per image"), set.len(), Instant::now());
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
     let task = VisionTask::new(classifier.model().clone(), LossConfig::default());
-    Ok(TaskEvaluation::of(&task, loader.as_ref(), &mut ClassScores::default(), about)?)
+    Ok(TaskEvaluation::on(&task, loader.as_ref(), &mut Shared(ClassScores::default()), about, ranks)?)
 }
 
 fn images(
@@ -62,8 +104,11 @@ mod tests {
     use super::super::Run;
     use super::super::corpus::tests::folder;
     use super::*;
+    use crate::data::{ImageBatch, ImageBatcher};
+    use burn::data::dataloader::DataLoader;
+    use firelight_data::{ImageDataset, StepLoader};
     use firelight_kernels::assert_close;
-    use firelight_training::RunRequest;
+    use firelight_training::{RunRequest, assert_shared};
 
     const SMALL: [(&str, &str); 8] = [
         ("model.patch_size", "4"),
@@ -142,6 +187,27 @@ mod tests {
         firelight_training::merge::<Vision>(home.path().join("run"), &Checkpoint::Last, &merged, &device).unwrap();
         let loss = |folder: &Path| evaluate(folder, &Checkpoint::Last, None, &device).unwrap().loss;
         assert_close(&[loss(&home.path().join("run"))], &[loss(&merged)], 0.05);
+    }
+
+    #[test]
+    fn ranks_share_the_scores() {
+        let home = tempfile::tempdir().unwrap();
+        let data = home.path().join("data");
+        folder(&data.join("train"), 2);
+        folder(&data.join("val"), 3);
+        let request = RunRequest::new(&Device::default()).with_data(&data).with_out(home.path().join("run"));
+        let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
+        let run = Run::prepare(&request).unwrap();
+        let (_, scores) = assert_shared::<VisionTask>(|| {
+            let (set, normalization) = (run.corpus.validation().clone(), run.corpus.normalization().clone());
+            let batcher = ImageBatcher::new(set.shape());
+            let images = ImageDataset::for_evaluation(set, normalization);
+            let loader: Arc<dyn DataLoader<ImageBatch>> =
+                Arc::new(StepLoader::new(images, batcher, 2, &Device::default()));
+            let task = VisionTask::new(run.model().clone(), LossConfig::default());
+            (task, loader, Box::new(Shared(ClassScores::default())))
+        });
+        assert!(scores.len() == 2 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What a model is worth, from what it says of images: at the evaluations of a training and of a finished model.
 
 use firelight_training::metrics::classes::class_report;
-use firelight_training::{Evaluator, Score, TrainingError, ValidOutput};
+use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use crate::inference::softmax;
 use crate::training::{ImageAnswers, VisionTask};
@@ -16,22 +16,30 @@ pub(super) struct ClassScores {
     pub(super) confusion: Vec<Vec<usize>>,
 }
 
-impl Evaluator<VisionTask> for ClassScores {
+impl SharedEvaluator<VisionTask> for ClassScores {
     fn scores(&self) -> Vec<Score> {
         vec![Score::higher("accuracy"), Score::higher("macro_f1")]
     }
 
-    fn observe(&mut self, output: &ValidOutput<ImageAnswers>) -> Result<(), TrainingError> {
+    /// A row for each image: its class, and the probabilities of all classes.
+    fn part(&self, output: &ValidOutput<ImageAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let ImageAnswers { logits, targets } = output.answers.clone();
         let classes = logits.dims()[1];
         let logits: Vec<f64> = logits.try_into_vec_as().map_err(TrainingError::device("logits of images"))?;
         let targets: Vec<i64> = targets.try_into_vec_as().map_err(TrainingError::device("classes of images"))?;
-        self.probabilities.extend(logits.chunks(classes).map(softmax));
-        self.targets.extend(targets.into_iter().map(|class| class as usize));
+        let row = |(class, logits): (i64, &[f64])| [vec![class as f64], softmax(logits)].concat();
+        Ok(targets.into_iter().zip(logits.chunks(classes)).map(row).collect())
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for row in part {
+            self.targets.push(row[0] as usize);
+            self.probabilities.push(row[1..].to_vec());
+        }
         Ok(())
     }
 
-    fn finish(&mut self, _task: &VisionTask) -> Result<Vec<f64>, TrainingError> {
+    fn finish(&mut self, _task: &VisionTask, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
         let Self { probabilities, targets, .. } = std::mem::take(self);
         let report = class_report(&probabilities, &targets);
         self.confusion = report.confusion;

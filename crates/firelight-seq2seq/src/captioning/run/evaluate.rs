@@ -1,12 +1,13 @@
 //! How well a trained model describes the images that it validates on, or others.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{DataModule, TaskEvaluation, TrainingModule, open_run};
+use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, TrainingModule, open_run};
 
 use super::super::captioner::Captioner;
 use super::data::{CaptionData, captioned, list_of, no_list, of_list};
@@ -27,7 +28,52 @@ pub fn evaluate_captions(
     beams: usize,
     device: &Device,
 ) -> Result<TaskEvaluation, TaskError> {
-    let captioner = Captioner::load_from(folder.as_ref(), checkpoint, device)?;
+    evaluate_captions_on(folder, checkpoint, list, beams, device, Arc::new(Alone))
+}
+
+/// Evaluates like [`evaluate_captions`] on several ranks, which share the batches and the captions: the same bytes as one process on a CPU, but
+/// for the seconds. Each rank calls it, and finds the same.
+///
+/// ```no_run
+/// use std::sync::Arc;
+/// use firelight_seq2seq::evaluate_captions_on;
+/// use firelight_storage::Checkpoint;
+/// use firelight_training::{Threads, ThreadsOptions};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let rank = Arc::new(rank);
+///             let found = evaluate_captions_on("runs/captions-1", &Checkpoint::Last, None, 1, &Default::default(), rank);
+///             println!("{:.4}", found.unwrap().loss);
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`evaluate_captions`], and if ranks have other models or data, or one of them has failed or does not come in time.
+pub fn evaluate_captions_on(
+    folder: impl AsRef<Path>,
+    checkpoint: &Checkpoint,
+    list: Option<&Path>,
+    beams: usize,
+    device: &Device,
+    communicator: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
+    let ranks = communicator.clone();
+    // The others would wait for a rank that has nothing to evaluate.
+    measure(folder.as_ref(), (checkpoint, list, device), beams, communicator)
+        .inspect_err(|error| ranks.fail(&error.to_string()))
+}
+
+fn measure(
+    folder: &Path,
+    (checkpoint, list, device): (&Checkpoint, Option<&Path>, &Device),
+    beams: usize,
+    ranks: Arc<dyn Communicator>,
+) -> Result<TaskEvaluation, TaskError> {
+    let captioner = Captioner::load_from(folder, checkpoint, device)?;
     let (folder, recipe) = open_run::<Captioning>(folder)?;
     let data = match list {
         Some(path) => {
@@ -42,8 +88,8 @@ pub fn evaluate_captions(
         None => CaptionData::open(&recipe, &folder)?,
     };
     let (count, began) = (data.validation().captions.len(), Instant::now());
-    let mut scores = TargetScores::new(Some(descriptions(&recipe, &data, count, beams)));
+    let mut scores = Shared(TargetScores::new(Some(descriptions(&recipe, &data, count, beams))));
     let task = TrainingModule::new(captioner.model().clone(), LossConfig::default());
     let loader = data.validation_loader(&recipe, device)?;
-    Ok(TaskEvaluation::of(&task, loader.as_ref(), &mut scores, (data.loss_unit(), count, began))?)
+    Ok(TaskEvaluation::on(&task, loader.as_ref(), &mut scores, (data.loss_unit(), count, began), ranks)?)
 }

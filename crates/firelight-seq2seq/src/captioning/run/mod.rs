@@ -15,14 +15,16 @@ use firelight_core::{ConfigError, LossConfig, ParamBuilder};
 use firelight_data::Image;
 use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
-use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Run, Task, TrainingModule};
+use firelight_training::{
+    BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Run, Shared, Task, TrainingModule, deal_to_all,
+};
 
 use super::CAPTIONING_TASK;
 use super::captioner::Captioner;
 use super::model::{CaptionConfig, CaptionModel, STACKS};
 use crate::run::score::{TargetScores, Written};
 pub use data::CaptionData;
-pub use evaluate::evaluate_captions;
+pub use evaluate::{evaluate_captions, evaluate_captions_on};
 pub use recipe::{CaptionModelRecipe, CaptionRecipe, ImageTextRecipe};
 
 /// From an image to a text that describes it.
@@ -68,7 +70,7 @@ impl Task for Captioning {
 
     fn evaluator(data: &CaptionData, recipe: &CaptionRecipe) -> Box<dyn Evaluator<TrainingModule<CaptionModel>>> {
         let count = recipe.data.described.min(data.validation().captions.len());
-        Box::new(TargetScores::new((count > 0).then(|| descriptions(recipe, data, count, 1))))
+        Box::new(Shared(TargetScores::new((count > 0).then(|| descriptions(recipe, data, count, 1)))))
     }
 
     /// A token is one of a caption, with its share of an image.
@@ -97,14 +99,19 @@ pub(super) fn descriptions(
 ) -> Written<CaptionModel> {
     let (vocabulary, validation) = (data.vocabulary().clone(), data.validation());
     let again = |caption: &String| vocabulary.target().encode(caption).map(|ids| vocabulary.target().decode(&ids));
-    let targets =
+    let targets: Vec<String> =
         validation.captions[..count].iter().map(|caption| again(caption).unwrap_or(caption.clone())).collect();
     let images: Vec<Image> = (0..count).map(|index| validation.images.image(index)).collect();
     let shape = (validation.images.shape(), data.normalization().clone());
     let config = recipe.model.config(shape, vocabulary.target().vocab_size(), vocabulary.ends().start);
-    let write = move |model: &CaptionModel| {
+    // The images that one process describes together, as their true captions.
+    let batches: Vec<Vec<String>> = targets.chunks(Captioner::BATCH).map(<[String]>::to_vec).collect();
+    Written::new(targets, recipe.data.metrics.clone(), move |model, ranks| {
         let captioner = Captioner::new(model.clone(), config.clone(), vocabulary.clone());
-        Ok(captioner.caption(&images, beams)?.into_iter().map(|caption| caption.text).collect())
-    };
-    Written { write: Box::new(write), targets, metrics: recipe.data.metrics.clone() }
+        let found = deal_to_all::<Vec<String>, TaskError>(ranks, batches.clone(), |before, captions| {
+            let found = captioner.caption(&images[before..before + captions.len()], beams)?;
+            Ok(found.into_iter().map(|caption| caption.text).collect())
+        })?;
+        Ok(found.concat())
+    })
 }

@@ -2,12 +2,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread;
 
 use burn::tensor::{Device, Tensor};
 use firelight_data::{CaptionedImages, Image, ImageShape};
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing};
-use firelight_training::{Check, Estimate, Run, RunRequest, Task};
+use firelight_training::{Check, Estimate, Run, RunRequest, Task, TaskEvaluation, Threads, ThreadsOptions};
 
 use super::*;
 use crate::captioning::Caption;
@@ -64,6 +66,22 @@ fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_train
     assert_close(&[own.loss], &[trained.evaluation.unwrap().loss], 1e-5);
     let names: Vec<&str> = own.scores.iter().map(|(name, _)| *name).collect();
     assert_eq!((names, own.examples), (vec!["token_accuracy", "exact_match", "bleu"], 6));
+
+    // Ranks find the same.
+    let run = home.path().join("run");
+    let shared: Vec<TaskEvaluation> = thread::scope(|scope| {
+        let run = &run;
+        let rank = |rank: Threads| {
+            let evaluate =
+                move || evaluate_captions_on(run, &Checkpoint::Last, None, 1, &Device::default(), Arc::new(rank));
+            scope.spawn(evaluate)
+        };
+        let ranks: Vec<_> = Threads::ranks(2, ThreadsOptions::default()).into_iter().map(rank).collect();
+        ranks.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect()
+    });
+    for found in shared {
+        assert_eq!((found.loss, found.scores, found.examples), (own.loss, own.scores.clone(), 6));
+    }
 
     // The validation images again, as files of their own with a list.
     let validation = trained.corpus.validation();

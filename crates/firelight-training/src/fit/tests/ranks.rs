@@ -1,6 +1,7 @@
 //! Several ranks, here threads, train what one process trains after the same groups of batches: every file is the same to the byte.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -12,8 +13,8 @@ use super::ended::left;
 use super::*;
 use crate::toy::Noted;
 use crate::{
-    AdafactorConfig, AdamConfig, Exchange, LionConfig, MetricsLog, MuonConfig, ParameterGroup, Threads, ThreadsOptions,
-    TrainingModule, UpdateRule,
+    AdafactorConfig, AdamConfig, Exchange, LionConfig, MetricsLog, MuonConfig, ParameterGroup, Shared, SharedEvaluator,
+    Threads, ThreadsOptions, TrainingModule, UpdateRule,
 };
 
 const STEPS: usize = 7;
@@ -259,6 +260,50 @@ fn scores_and_patience_agree_on_all_ranks() {
         let rank = rank.unwrap();
         assert_eq!((rank.best.unwrap().step, rank.steps, rank.interrupted), (4, 12, false));
     }
+}
+
+/// The largest loss of a batch, and how many batches this rank has evaluated.
+struct Largest {
+    loss: f64,
+    evaluated: Arc<AtomicUsize>,
+}
+
+impl SharedEvaluator<Line> for Largest {
+    fn scores(&self) -> Vec<Score> {
+        vec![Score::lower("largest")]
+    }
+
+    fn part(&self, output: &LossOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
+        self.evaluated.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![vec![output.read().map_err(TrainingError::device("loss"))?.0]])
+    }
+
+    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        self.loss = part.into_iter().flatten().fold(self.loss, f64::max);
+        Ok(())
+    }
+
+    fn finish(&mut self, _model: &Line, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
+        Ok(vec![std::mem::take(&mut self.loss)])
+    }
+}
+
+#[test]
+fn ranks_share_scores_and_each_evaluates_its_own_batches() {
+    let _alone = alone();
+    let trained = |world: usize| {
+        let (_home, folder) = run_folder();
+        let evaluated: Vec<Arc<AtomicUsize>> = (0..world).map(|_| Arc::default()).collect();
+        let ranks = Groups::of(2).train(world, &folder, |rank, input| {
+            input.training.monitor = "largest".into();
+            input.evaluator = Box::new(Shared(Largest { loss: 0.0, evaluated: evaluated[rank].clone() }));
+        });
+        assert!(ranks.iter().all(Result::is_ok));
+        (left(&folder), evaluated.iter().map(|batches| batches.load(Ordering::Relaxed)).collect::<Vec<_>>())
+    };
+    let ((one, all), (two, shares)) = (trained(1), trained(2));
+    assert!(one == two);
+    assert!(shares[0] > shares[1] && shares[1] > 0 && shares[0] + shares[1] == all[0], "{shares:?} of {all:?}");
 }
 
 #[test]
