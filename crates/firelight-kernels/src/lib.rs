@@ -56,6 +56,7 @@ mod logits;
 #[cfg(feature = "extension")]
 mod optional;
 mod path;
+mod products;
 mod quantized;
 mod recompute;
 mod rms_norm;
@@ -88,6 +89,7 @@ pub use linear_cross_entropy::linear_cross_entropy;
 pub use linear_recurrence::linear_recurrence;
 pub use logits::{LogitMap, LogitMatrix};
 pub use path::{KernelPath, kernel_path};
+pub use products::Products;
 pub use quantized::{dequantized, multiplies_blocks, quantized_embedding, quantized_linear};
 pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;

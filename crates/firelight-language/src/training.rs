@@ -136,7 +136,7 @@ mod precision_and_memory {
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
     use firelight_core::{ParamBuilder, Trace};
-    use firelight_kernels::{assert_close, assert_same_bits};
+    use firelight_kernels::{Products, assert_close, assert_same_bits};
     use firelight_tasks::train_pass;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -233,6 +233,21 @@ mod precision_and_memory {
                 assert_close(&losses(precision, recompute), &single, 0.03);
             }
         }
+    }
+
+    #[test]
+    fn a_model_learns_by_three_products_what_it_learns_by_those_of_single_precision() {
+        let losses = |precision: Precision, recompute: Recompute| {
+            let mut trainer = trainer(false, precision, recompute);
+            (0..30).map(|_| trainer.step(batch(recompute)).expect("a step").loss).collect::<Vec<_>>()
+        };
+        let (single, three) = (losses(Precision::F32, Recompute::None), losses(Precision::Bf16x3, Recompute::None));
+        let are_formed = Products::ThreeBf16.run_on(&device(Recompute::None));
+        println!("three products: {are_formed}");
+        assert_eq!(three != single, are_formed, "{three:?} {single:?}");
+        assert_close(&three, &single, 0.01);
+        // The blocks are computed again by the products of the first time.
+        assert_same_bits(&losses(Precision::Bf16x3, Recompute::Blocks), &three);
     }
 
     #[test]

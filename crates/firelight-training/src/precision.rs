@@ -11,6 +11,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor};
 use serde::{Deserialize, Serialize};
 
+use firelight_kernels::Products;
 use firelight_storage::InputError;
 
 use crate::TrainingError;
@@ -25,6 +26,9 @@ pub enum Precision {
     /// Single precision.
     #[default]
     F32,
+    /// Single precision, whose linear maps form three products of `bf16` for each of `f32` where a processor has units for them, see
+    /// [`Products::ThreeBf16`]; elsewhere as `F32`.
+    Bf16x3,
     /// The range of `f32` with 8 bits of precision.
     Bf16,
     /// 11 bits of precision from 6e-5 to 65504: with a [`LossScale`].
@@ -35,6 +39,7 @@ impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "f32",
+            Self::Bf16x3 => "bf16x3",
             Self::Bf16 => "bf16",
             Self::F16 => "f16",
         })
@@ -47,9 +52,25 @@ impl Precision {
     /// [`Pass::with_precision`]: https://docs.rs/firelight-core/latest/firelight_core/struct.Pass.html#method.with_precision
     pub fn dtype(self) -> Option<FloatDType> {
         match self {
-            Self::F32 => None,
+            Self::F32 | Self::Bf16x3 => None,
             Self::Bf16 => Some(FloatDType::BF16),
             Self::F16 => Some(FloatDType::F16),
+        }
+    }
+
+    /// How linear maps form their products, for [`Products::within`].
+    ///
+    /// ```
+    /// use firelight_kernels::Products;
+    /// use firelight_training::Precision;
+    ///
+    /// assert_eq!(Precision::Bf16x3.products(), Products::ThreeBf16);
+    /// assert_eq!(Precision::Bf16.products(), Products::F32); // Its blocks have no numbers of `f32`.
+    /// ```
+    pub fn products(self) -> Products {
+        match self {
+            Self::Bf16x3 => Products::ThreeBf16,
+            Self::F32 | Self::Bf16 | Self::F16 => Products::F32,
         }
     }
 
@@ -67,8 +88,8 @@ impl Precision {
         match self.dtype().is_none_or(|dtype| device.supports_dtype(dtype)) {
             true => Ok(()),
             false => Err(InputError::new(format!(
-                "the device {device:?} cannot compute in {self}, which `training.precision` asks for; set it to another of f32, bf16 \
-                 and f16, or take another device"
+                "the device {device:?} cannot compute in {self}, which `training.precision` asks for; set it to another of f32, \
+                 bf16x3, bf16 and f16, or take another device"
             ))
             .into()),
         }
@@ -187,6 +208,7 @@ mod tests {
     fn a_device_without_the_type_is_refused() {
         let ndarray = Device::ndarray();
         Precision::F32.check(&ndarray).unwrap();
+        Precision::Bf16x3.check(&ndarray).unwrap(); // By the products of f32.
         for (precision, name) in [(Precision::Bf16, "bf16"), (Precision::F16, "f16")] {
             let error = precision.check(&ndarray.clone().autodiff()).unwrap_err();
             let text = error.to_string();

@@ -11,6 +11,8 @@ use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use serde::{Deserialize, Serialize};
 
+use firelight_kernels::Products;
+
 use crate::{
     Collective, Communicator, CommunicatorError, LossOutput, Objective, Switches, Threads, ThreadsOptions, TrainLoss,
     ValidOutput,
@@ -134,11 +136,18 @@ pub(crate) type ToyPass = (Switches, Option<GradientCheckpointingStrategy>);
 pub(crate) struct Noted {
     #[serde(skip)]
     passes: Arc<Mutex<Vec<ToyPass>>>,
+    #[serde(skip)]
+    products: Arc<Mutex<Vec<Products>>>,
 }
 
 impl Noted {
     pub(crate) fn passes(&self) -> Vec<ToyPass> {
         self.passes.lock().unwrap().clone()
+    }
+
+    /// What linear maps of each training pass are asked for.
+    pub(crate) fn products(&self) -> Vec<Products> {
+        self.products.lock().unwrap().clone()
     }
 }
 
@@ -156,6 +165,7 @@ impl Objective for Line {
     fn train_loss(&self, points: Points, noted: &Noted, switches: Switches) -> TrainLoss {
         let strategy = self.slope.val().gradient_checkpointing_strategy();
         noted.passes.lock().unwrap().push((switches, strategy));
+        noted.products.lock().unwrap().push(Products::current());
         let reported = self.losses(points);
         TrainLoss { minimised: reported.mean(), reported }
     }

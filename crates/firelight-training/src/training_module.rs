@@ -93,7 +93,8 @@ impl<M: Objective> TrainStep for TrainingModule<M> {
 
     fn step(&self, batch: M::Batch) -> TrainOutput<LossOutput> {
         let switches = self.switches(self.recompute == Recompute::Blocks);
-        let TrainLoss { minimised, reported } = self.model.train_loss(batch, &self.loss, switches);
+        let forward = || self.model.train_loss(batch, &self.loss, switches);
+        let TrainLoss { minimised, reported } = self.precision.products().within(forward);
         let minimised = match &self.loss_scale {
             Some(scale) => scale.scaled(minimised),
             None => minimised,
@@ -107,7 +108,7 @@ impl<M: Objective> InferenceStep for TrainingModule<M> {
     type Output = ValidOutput<M::Answers>;
 
     fn step(&self, batch: M::Batch) -> ValidOutput<M::Answers> {
-        self.model.valid_step(batch, self.switches(false))
+        self.precision.products().within(|| self.model.valid_step(batch, self.switches(false)))
     }
 }
 
@@ -157,6 +158,7 @@ impl<M: Objective> fmt::Display for TrainingModule<M> {
 mod tests {
     use super::*;
     use crate::toy::{Line, Noted, Points};
+    use firelight_kernels::Products;
 
     #[test]
     fn what_a_pass_is_to_do_reaches_the_model() {
@@ -166,6 +168,7 @@ mod tests {
         for (recompute, precision) in [
             (Recompute::None, Precision::F32),
             (Recompute::Blocks, Precision::F32),
+            (Recompute::None, Precision::Bf16x3),
             (Recompute::Burn, Precision::Bf16),
             (Recompute::Blocks, Precision::F16),
         ] {
@@ -173,7 +176,11 @@ mod tests {
             TrainStep::step(&task, Points::new(vec![(1.0, 2.0)], &device));
         }
         let switches: Vec<_> = noted.passes().into_iter().map(|(switches, _)| switches).collect();
-        let expected = [(false, None), (true, None), (false, Some(FloatDType::BF16)), (true, Some(FloatDType::F16))];
+        let (brain, half) = (Some(FloatDType::BF16), Some(FloatDType::F16));
+        let expected = [(false, None), (true, None), (false, None), (false, brain), (true, half)];
         assert_eq!(switches, expected.map(|(recompute_blocks, dtype)| Switches { recompute_blocks, dtype }));
+        let (plain, three) = (Products::F32, Products::ThreeBf16);
+        assert_eq!(noted.products(), [plain, plain, three, plain, plain]);
+        assert_eq!(Products::current(), plain);
     }
 }

@@ -115,6 +115,10 @@ impl Generate {
         self.check()?;
         self.options(&self.sampling)?; // before anything is read
         self.model.is_for("generate")?;
+        self.compute.within(|| self.write())
+    }
+
+    fn write(&self) -> Result<()> {
         if let Some(file) = &self.batch_file {
             let prompts = lines_of(std::fs::read(file).map_err(|error| unreadable(file, &error))?, file)?;
             return self.continue_each(&self.generator()?, &prompts);

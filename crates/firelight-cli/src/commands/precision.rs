@@ -12,7 +12,7 @@ use super::trained_model::{TrainedModel, beside};
 
 #[derive(clap::Args)]
 pub(super) struct ComputeIn {
-    /// Type of the weights and of what is computed: f32, bf16 or f16; the last two take half the memory
+    /// Type of weights and of what is computed: f32, bf16 or f16 (half the memory), or bf16x3 (f32 by AMX)
     #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = parse)]
     precision: Precision,
 }
@@ -24,6 +24,11 @@ impl ComputeIn {
             self.check(device)?;
             self.open(folder, checkpoint, device)
         })
+    }
+
+    /// Runs `work`, whose models form their products as this type asks for.
+    pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
+        self.precision.products().within(work)
     }
 
     /// Loads another one onto the device of the first.
@@ -54,6 +59,6 @@ impl ComputeIn {
 /// # Errors
 /// Lists the names.
 pub(super) fn parse(name: &str) -> Result<Precision, String> {
-    let known = [Precision::F32, Precision::Bf16, Precision::F16];
-    known.into_iter().find(|known| known.to_string() == name).ok_or_else(|| "expected f32, bf16 or f16".into())
+    let known = [Precision::F32, Precision::Bf16x3, Precision::Bf16, Precision::F16];
+    known.into_iter().find(|known| known.to_string() == name).ok_or_else(|| "expected f32, bf16x3, bf16 or f16".into())
 }

@@ -2,6 +2,7 @@
 //! weight, nothing for that of the bias.
 
 use super::{LinearExtension, LinearKernel};
+use crate::Products;
 use crate::graph::{BackwardPass, Operation, record};
 use crate::optional::OptionalFloat;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -9,16 +10,22 @@ use burn::backend::{Autodiff, TensorMetadata, tensor::FloatTensor};
 use burn::tensor::Shape;
 
 impl<B: LinearKernel, C: CheckpointStrategy> LinearExtension for Autodiff<B, C> {
-    fn linear(x: FloatTensor<Self>, weight: FloatTensor<Self>, bias: OptionalFloat<Self>) -> FloatTensor<Self> {
-        let (affine, keeps_x, keeps_weight) = (Affine { shape: x.shape() }, weight.is_tracked(), x.is_tracked());
+    fn linear(
+        x: FloatTensor<Self>,
+        weight: FloatTensor<Self>,
+        bias: OptionalFloat<Self>,
+        products: Products,
+    ) -> FloatTensor<Self> {
+        let affine = Affine { shape: x.shape(), products };
+        let (keeps_x, keeps_weight) = (weight.is_tracked(), x.is_tracked());
         match bias.into_option() {
             Some(bias) => {
                 record::<B, C, _, 3>([x, weight, bias], [keeps_x, keeps_weight, false], |[x, weight, bias]| {
-                    (B::forward(x, weight, Some(bias)), affine)
+                    (B::forward(x, weight, Some(bias), products), affine)
                 })
             }
             None => record::<B, C, _, 2>([x, weight], [keeps_x, keeps_weight], |[x, weight]| {
-                (B::forward(x, weight, None), affine)
+                (B::forward(x, weight, None, products), affine)
             }),
         }
     }
@@ -28,14 +35,16 @@ impl<B: LinearKernel, C: CheckpointStrategy> LinearExtension for Autodiff<B, C> 
 struct Affine {
     /// That of `x`.
     shape: Shape,
+    /// Those of the forward pass.
+    products: Products,
 }
 
 impl<B: LinearKernel, const N: usize> Operation<B, N> for Affine {
     fn backward(self, pass: BackwardPass<B, N>) -> [Option<FloatTensor<B>>; N] {
         let kept = |index: usize| pass.inputs[index].clone();
         let gradient = |index| match index {
-            0 => kept(1).map(|weight| B::input_gradient(weight, pass.gradient.clone(), &self.shape)),
-            1 => kept(0).map(|x| B::weight_gradient(x, pass.gradient.clone())),
+            0 => kept(1).map(|weight| B::input_gradient(weight, pass.gradient.clone(), &self.shape, self.products)),
+            1 => kept(0).map(|x| B::weight_gradient(x, pass.gradient.clone(), self.products)),
             _ => Some(B::bias_gradient(pass.gradient.clone())),
         };
         std::array::from_fn(|index| pass.is_wanted[index].then(|| gradient(index)).flatten())

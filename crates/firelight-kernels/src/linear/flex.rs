@@ -2,7 +2,8 @@
 
 use super::few::{are_few, multiply_few};
 use super::row::{add_rows, are_long};
-use super::{LinearExtension, LinearKernel, bf16};
+use super::{LinearExtension, LinearKernel, bf16, three_bf16};
+use crate::Products;
 use crate::flex::{
     Matrix, MatrixMut, Number, Real, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
     values, vectorised, with_last, with_number, with_real,
@@ -13,27 +14,36 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape};
 
 impl LinearExtension for Flex {
-    fn linear(x: FlexTensor, weight: FlexTensor, bias: OptionalFloat<Self>) -> FlexTensor {
-        Self::forward(x, weight, bias.into_option())
+    fn linear(x: FlexTensor, weight: FlexTensor, bias: OptionalFloat<Self>, products: Products) -> FlexTensor {
+        Self::forward(x, weight, bias.into_option(), products)
     }
 }
 
 impl LinearKernel for Flex {
-    fn forward(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
+    fn forward(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>, products: Products) -> FlexTensor {
+        if let Some(units) = three_bf16::units(&x, products) {
+            return three_bf16::forward(x, weight, bias, units);
+        }
         match x.dtype() {
             DType::BF16 => bf16::forward(x, weight, bias),
             _ => with_real!(x, forward(x, weight, bias)),
         }
     }
 
-    fn input_gradient(weight: FlexTensor, grad: FlexTensor, x: &[usize]) -> FlexTensor {
+    fn input_gradient(weight: FlexTensor, grad: FlexTensor, x: &[usize], products: Products) -> FlexTensor {
+        if let Some(units) = three_bf16::units(&grad, products) {
+            return three_bf16::input_gradient(weight, grad, x, units);
+        }
         match grad.dtype() {
             DType::BF16 => bf16::input_gradient(weight, grad, x),
             _ => with_real!(weight, input_gradient(weight, grad, x)),
         }
     }
 
-    fn weight_gradient(x: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    fn weight_gradient(x: FlexTensor, grad: FlexTensor, products: Products) -> FlexTensor {
+        if let Some(units) = three_bf16::units(&grad, products) {
+            return three_bf16::weight_gradient(x, grad, units);
+        }
         match grad.dtype() {
             DType::BF16 => bf16::weight_gradient(x, grad),
             _ => with_real!(x, weight_gradient(x, grad)),

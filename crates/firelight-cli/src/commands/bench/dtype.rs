@@ -39,7 +39,7 @@ impl FromStr for Dtype {
         let found = floats.or_else(|| BlockFormat::from_name(name).map(Self::Blocks));
         found.ok_or_else(|| {
             let blocks = BlockFormat::ALL.map(BlockFormat::name).join(", ");
-            format!("expected f32, bf16, f16 or one of {blocks}")
+            format!("expected f32, bf16x3, bf16, f16 or one of {blocks}")
         })
     }
 }
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn every_type_has_the_name_that_it_prints() {
-        for name in ["f32", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k"] {
+        for name in ["f32", "bf16x3", "bf16", "f16", "q8_0", "q4_0", "q4_k", "q6_k"] {
             let dtype: Dtype = name.parse().unwrap();
             assert_eq!((dtype.to_string(), dtype.is_blocks()), (name.to_string(), name.starts_with('q')));
         }
         assert_eq!("q4_k".parse::<Dtype>().map(Dtype::floats), Ok(Precision::F32));
         let error = "q5_k".parse::<Dtype>().unwrap_err();
-        assert_eq!(error, "expected f32, bf16, f16 or one of q8_0, q4_0, q4_k, q6_k");
+        assert_eq!(error, "expected f32, bf16x3, bf16, f16 or one of q8_0, q4_0, q4_k, q6_k");
     }
 }

@@ -119,7 +119,7 @@ pub(crate) struct Bench {
     /// What a step of `train` computes twice to save memory: none, blocks or burn
     #[arg(long, value_name = "WHAT", default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// Type to compute in: f32, bf16 or f16 (parameters too, except in training); or blocks: q8_0, q4_0, q4_k, q6_k
+    /// Type to compute in: f32, bf16x3, bf16, f16 (parameters too, but in training); or blocks: q8_0, q4_0, q4_k, q6_k
     #[arg(long, value_name = "TYPE", default_value = "f32")]
     dtype: Dtype,
     /// New GGUF file for the model that prefill or decode measures, with its matrices in the type that is measured
@@ -226,8 +226,9 @@ impl Bench {
     /// Refuses blocks where nothing multiplies them, and a file that could not be written in the end.
     fn check_blocks_and_file(&self) -> Result<()> {
         let dtype = self.dtype;
-        let blocks =
-            || format!("blocks of {dtype} have no gradient and are for prefill and decode: take f32, bf16 or f16");
+        let blocks = || {
+            format!("blocks of {dtype} have no gradient and are for prefill and decode: take f32, bf16x3, bf16 or f16")
+        };
         ensure!(self.what.is_inference() || !dtype.is_blocks(), Mistake(blocks()));
         let Some(file) = &self.keep else { return Ok(()) };
         let (is_one, name) = (self.threads.len() == 1, file.display());

@@ -7,7 +7,7 @@ use firelight::classification::{
     ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::kernels::{AttentionMask, AttentionOptions, attention, awake};
+use firelight::kernels::{AttentionMask, AttentionOptions, Products, attention, awake};
 use firelight::language::{LmBatch, LmTask};
 use firelight::nn::{
     Activation, AttentionConfig, AttentionContext, Cache, GatedDelta, GatedDeltaConfig, LayerContext, LayerPass,
@@ -42,6 +42,7 @@ pub(super) struct Workload {
     /// Tokens that a step works on.
     pub(super) tokens: usize,
     step: Step,
+    products: Products,
     device: Device,
 }
 
@@ -62,12 +63,13 @@ impl Workload {
             What::GatedDelta => (bench.length[0] as usize, recur(bench, device)),
             What::GatedDeltaStep => (1, recur_once(bench, device)),
         };
-        Ok(Self { name: name(bench), tokens, step, device: device.clone() })
+        let products = bench.dtype.floats().products();
+        Ok(Self { name: name(bench), tokens, step, products, device: device.clone() })
     }
 
     /// Once, until the device has finished.
     pub(super) fn step(&mut self) -> Result<()> {
-        (self.step)()?;
+        self.products.within(|| (self.step)())?;
         Ok(self.device.sync()?)
     }
 }

@@ -76,7 +76,8 @@ impl Chat {
             None => sampling,
         })?;
         let session = ChatSession::new(&generator, template).with_system(self.system.unwrap_or_default());
-        Talk::new(session, options, Breakable::listen()?).run(Input::new()?)
+        let talk = Talk::new(session, options, Breakable::listen()?);
+        self.compute.within(|| talk.run(Input::new()?))
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {

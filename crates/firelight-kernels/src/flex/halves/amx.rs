@@ -128,6 +128,73 @@ pub(super) unsafe fn multiply(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Til
     }
 }
 
+/// The same of panels in parts: two tiles of high parts and two of low ones for every 32 terms.
+///
+/// # Safety
+/// Only within [`with_tiles`].
+///
+/// # Panics
+/// If the panels differ in length, or lack a part.
+pub(super) unsafe fn multiply_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+    let is_whole = left.len() == right.len() && !left.is_empty() && left.len().is_multiple_of(2);
+    assert!(is_whole, "panels of one length, with both parts of each");
+    let first = sums.0.as_mut_ptr();
+    // SAFETY: each pass of the loop reads two pairs of tiles of either panel, of which there are twice as many as passes; the four
+    // stores write the four quarters of the sums. The registers are set up by `with_tiles`.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            // High with high.
+            "tileloadd tmm4, [{left} + {row}]",
+            "tileloadd tmm6, [{right} + {row}]",
+            "tileloadd tmm7, [{right} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{left} + {row} + 1024]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // High with low.
+            "tileloadd tmm6, [{right} + {row} + 2048]",
+            "tileloadd tmm7, [{right} + {row} + 3072]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // Low with high.
+            "tileloadd tmm4, [{left} + {row} + 2048]",
+            "tileloadd tmm6, [{right} + {row}]",
+            "tileloadd tmm7, [{right} + {row} + 1024]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{left} + {row} + 3072]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {left}, 4096",
+            "add {right}, 4096",
+            "dec {steps}",
+            "jnz 2b",
+            "tilestored [{upper} + {stride}], tmm0",
+            "tilestored [{upper} + {stride} + 64], tmm1",
+            "tilestored [{lower} + {stride}], tmm2",
+            "tilestored [{lower} + {stride} + 64], tmm3",
+            left = inout(reg) left.as_ptr() => _,
+            right = inout(reg) right.as_ptr() => _,
+            steps = inout(reg) left.len() / 2 => _,
+            upper = in(reg) first,
+            lower = in(reg) first.add(SIDE),
+            row = in(reg) 64usize,
+            stride = in(reg) 4 * PANEL,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack)
+        );
+    }
+}
+
 /// Exchanges rows and columns of pairs.
 pub(super) fn transpose(tile: &mut Tile) {
     assert!(is_permitted(), "vector units that this processor does not have");

@@ -4,17 +4,21 @@
 //! Both matrices are packed into tiles first, which may lie in memory in any order. A block of the result, 32 rows of 32
 //! columns, is then summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
 //! number of threads, and not on the rows beside it.
+//!
+//! Matrices of `f32` are multiplied in the same registers where [`Products`](crate::Products) asks for it: each number is split in two
+//! parts of `bf16`, and three of their four products are summed.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
 mod panels;
+mod parts;
 mod units;
 
 pub(crate) use units::Units;
 
-use super::{Matrix, Number, by_columns, vectorised};
+use super::{Matrix, Number, by_columns, converted, vectorised};
 use burn::tensor::bf16;
-use panels::{PANEL, Panels};
+use panels::{PANEL, Panels, Tile};
 use rayon::prelude::*;
 
 /// Whether this processor has tile registers for `bf16`.
@@ -49,29 +53,75 @@ pub(crate) fn product<T: Number<Sum = f32>>(
     bias: Option<&[bf16]>,
     units: Units,
 ) {
-    let ([rows, terms], columns) = (left.shape(), right.shape()[1]);
-    assert!(right.shape()[0] == terms && out.len() == rows * columns, "a product of matrices");
-    assert!(rows * terms * columns > 0, "a product of something");
-    assert!(bias.is_none_or(|bias| bias.len() == columns), "a bias as long as a row");
+    let shape = checked_shape(out.len(), [left.shape(), right.shape()], bias.map(<[bf16]>::len));
+    let bias: Option<Vec<f32>> = bias.map(converted);
     let (left, right) = (Panels::of_left(left, units), Panels::of_right(right, units));
-    let [height, width] = task_shape(rows, terms, columns);
-    let tasks = out.chunks_mut(height * columns).enumerate().flat_map(|(i, out)| {
-        let strips = by_columns(out, columns, width).into_iter().enumerate();
-        strips.map(move |(j, out)| ([i * height, j * width], out))
-    });
-    let task = |([row, column], mut out): ([usize; 2], Vec<&mut [T]>)| {
-        let part = Part { left: &left, right: &right, bias, units, row, column };
-        units.within(|| part.multiply(&mut out));
-    };
-    match rows * columns * terms < PARALLEL {
-        true => tasks.for_each(task),
-        false => tasks.collect::<Vec<_>>().into_par_iter().for_each(task),
+    Factors { left, right, bias: bias.as_deref(), units, multiply: Units::multiply, bytes: 2 }
+        .multiply_into(out, shape);
+}
+
+/// `out = left right + bias` in whole rows, of numbers in two parts of `bf16`: three products for each, see
+/// [`Products::ThreeBf16`](crate::Products::ThreeBf16). A bias is as long as a row.
+///
+/// # Panics
+/// As [`product`].
+pub(crate) fn three_products(
+    out: &mut [f32],
+    left: Matrix<'_, f32>,
+    right: Matrix<'_, f32>,
+    bias: Option<&[f32]>,
+    units: Units,
+) {
+    let shape = checked_shape(out.len(), [left.shape(), right.shape()], bias.map(<[f32]>::len));
+    let (left, right) = (Panels::of_left_in_parts(left, units), Panels::of_right_in_parts(right, units));
+    Factors { left, right, bias, units, multiply: Units::multiply_parts, bytes: 4 }.multiply_into(out, shape);
+}
+
+/// Rows, terms and columns.
+fn checked_shape(length: usize, [left, right]: [[usize; 2]; 2], bias: Option<usize>) -> [usize; 3] {
+    let ([rows, terms], columns) = (left, right[1]);
+    assert!(right[0] == terms && length == rows * columns, "a product of matrices");
+    assert!(rows * terms * columns > 0, "a product of something");
+    assert!(bias.is_none_or(|length| length == columns), "a bias as long as a row");
+    [rows, terms, columns]
+}
+
+/// What is multiplied, packed.
+struct Factors<'a> {
+    left: Panels,
+    right: Panels,
+    bias: Option<&'a [f32]>,
+    units: Units,
+    /// [`Units::multiply`] or [`Units::multiply_parts`].
+    multiply: Multiply,
+    /// Of a packed number: two, or two for each of its parts.
+    bytes: usize,
+}
+
+/// The sums of a block from two panels.
+type Multiply = unsafe fn(Units, &mut Sums, &[[Tile; 2]], &[[Tile; 2]]);
+
+impl Factors<'_> {
+    fn multiply_into<T: Number<Sum = f32>>(&self, out: &mut [T], [rows, terms, columns]: [usize; 3]) {
+        let [height, width] = task_shape(rows, self.bytes * terms, columns);
+        let tasks = out.chunks_mut(height * columns).enumerate().flat_map(|(i, out)| {
+            let strips = by_columns(out, columns, width).into_iter().enumerate();
+            strips.map(move |(j, out)| ([i * height, j * width], out))
+        });
+        let task = |([row, column], mut out): ([usize; 2], Vec<&mut [T]>)| {
+            let part = Part { factors: self, row, column };
+            self.units.within(|| part.multiply(&mut out));
+        };
+        match rows * columns * terms < PARALLEL {
+            true => tasks.for_each(task),
+            false => tasks.collect::<Vec<_>>().into_par_iter().for_each(task),
+        }
     }
 }
 
-/// Rows and columns of a task, both in whole panels.
-fn task_shape(rows: usize, terms: usize, columns: usize) -> [usize; 2] {
-    let near = (NEAR / (2 * terms.max(1))).max(PANEL) / PANEL * PANEL;
+/// Rows and columns of a task, both in whole panels, from the bytes of a row of the left matrix.
+fn task_shape(rows: usize, row_bytes: usize, columns: usize) -> [usize; 2] {
+    let near = (NEAR / row_bytes.max(1)).max(PANEL) / PANEL * PANEL;
     let height = near.min(rows.next_multiple_of(PANEL));
     let strips = TASKS.div_ceil(rows.div_ceil(height));
     [height, columns.div_ceil(strips).next_multiple_of(PANEL)]
@@ -79,10 +129,7 @@ fn task_shape(rows: usize, terms: usize, columns: usize) -> [usize; 2] {
 
 /// What a task multiplies.
 struct Part<'a> {
-    left: &'a Panels,
-    right: &'a Panels,
-    bias: Option<&'a [bf16]>,
-    units: Units,
+    factors: &'a Factors<'a>,
     row: usize,
     column: usize,
 }
@@ -91,12 +138,13 @@ impl Part<'_> {
     /// Fills some rows of some columns.
     fn multiply<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]]) {
         let mut sums = Sums([[0.0; PANEL]; PANEL]);
+        let Factors { left, right, units, multiply, .. } = self.factors;
         let width = out.first().map_or(0, |row| row.len());
         for column in (0..width).step_by(PANEL) {
-            let right = self.right.panel((self.column + column) / PANEL);
+            let right = right.panel((self.column + column) / PANEL);
             for row in (0..out.len()).step_by(PANEL) {
-                // SAFETY: `product` calls this within `Units::within`.
-                unsafe { self.units.multiply(&mut sums, self.left.panel((self.row + row) / PANEL), right) };
+                // SAFETY: `multiply_into` calls this within `Units::within`.
+                unsafe { (*multiply)(*units, &mut sums, left.panel((self.row + row) / PANEL), right) };
                 let rows = row..out.len().min(row + PANEL);
                 self.store(&mut out[rows], column, &sums);
             }
@@ -106,14 +154,14 @@ impl Part<'_> {
     /// Writes the sums of a block, as far as the result reaches.
     fn store<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], column: usize, sums: &Sums) {
         let columns = column..out[0].len().min(column + PANEL);
-        let bias = self.bias.map(|bias| &bias[self.column + columns.start..self.column + columns.end]);
+        let bias = self.factors.bias.map(|bias| &bias[self.column + columns.start..self.column + columns.end]);
         vectorised(
             #[inline(always)]
             || {
                 for (out, sums) in out.iter_mut().zip(&sums.0) {
                     let out = out[columns.clone()].iter_mut().zip(sums);
                     match bias {
-                        Some(bias) => out.zip(bias).for_each(|((out, &sum), bias)| *out = T::round(sum + bias.widen())),
+                        Some(bias) => out.zip(bias).for_each(|((out, &sum), bias)| *out = T::round(sum + bias)),
                         None => out.for_each(|(out, &sum)| *out = T::round(sum)),
                     }
                 }
@@ -200,8 +248,8 @@ mod tests {
 
     #[test]
     fn tasks_are_whole_panels_that_stay_near() {
-        assert_eq!(task_shape(2048, 384, 1536), [672, 384]);
-        assert_eq!(task_shape(1, 768, 50_257), [32, 3168]);
-        assert_eq!(task_shape(40, 1 << 20, 10), [32, 32]);
+        assert_eq!(task_shape(2048, 2 * 384, 1536), [672, 384]);
+        assert_eq!(task_shape(1, 2 * 768, 50_257), [32, 3168]);
+        assert_eq!(task_shape(40, 2 << 20, 10), [32, 32]);
     }
 }

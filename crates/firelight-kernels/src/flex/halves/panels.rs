@@ -2,6 +2,7 @@
 
 use super::super::Matrix;
 use super::Units;
+use super::parts::fill_parts;
 use burn::tensor::bf16;
 use rayon::prelude::*;
 
@@ -12,7 +13,7 @@ pub(super) const PANEL: usize = 2 * SIDE;
 pub(super) const SIDE: usize = 16;
 
 /// Terms of a sum that a tile holds.
-const TERMS: usize = 2 * SIDE;
+pub(super) const TERMS: usize = 2 * SIDE;
 
 /// Terms that stand side by side.
 pub(super) type Pair = [bf16; 2];
@@ -29,7 +30,7 @@ impl Tile {
 /// A packed matrix. Beyond its edges there are zeros.
 pub(super) struct Panels {
     tiles: Vec<Tile>,
-    /// Pairs of tiles of a panel.
+    /// Pairs of tiles of a panel. Where numbers are in parts, those of high parts and of low ones take turns.
     steps: usize,
 }
 
@@ -42,6 +43,16 @@ impl Panels {
     /// Its columns.
     pub(super) fn of_right(matrix: Matrix<'_, bf16>, units: Units) -> Self {
         Self::pack(matrix.transposed(), units, true)
+    }
+
+    /// The rows of a matrix of `f32` in parts, in panels.
+    pub(super) fn of_left_in_parts(matrix: Matrix<'_, f32>, units: Units) -> Self {
+        Self::pack_parts(matrix, units, false)
+    }
+
+    /// Its columns.
+    pub(super) fn of_right_in_parts(matrix: Matrix<'_, f32>, units: Units) -> Self {
+        Self::pack_parts(matrix.transposed(), units, true)
     }
 
     /// The two tiles of every 32 terms of a panel, one pair behind the other.
@@ -61,6 +72,20 @@ impl Panels {
         });
         Self { tiles, steps }
     }
+
+    /// The same of numbers in parts.
+    fn pack_parts(lines: Matrix<'_, f32>, units: Units, by_term: bool) -> Self {
+        let [count, terms] = lines.shape();
+        let steps = 2 * terms.div_ceil(TERMS);
+        let mut tiles = unwritten(2 * count.div_ceil(PANEL) * steps);
+        tiles.par_chunks_mut(2 * steps.max(1)).enumerate().for_each(|(panel, tiles)| {
+            for (i, [upper, lower, upper_low, lower_low]) in tiles.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                fill_parts([upper, upper_low], lines, [panel * PANEL, i * TERMS], units, by_term);
+                fill_parts([lower, lower_low], lines, [panel * PANEL + SIDE, i * TERMS], units, by_term);
+            }
+        });
+        Self { tiles, steps }
+    }
 }
 
 /// Tiles that are written before anybody reads them.
@@ -73,7 +98,7 @@ fn unwritten(count: usize) -> Vec<Tile> {
 }
 
 /// Fills a tile with the lines and terms from a place on, and with zeros beyond the edges.
-fn fill(tile: &mut Tile, lines: Matrix<'_, bf16>, [line, term]: [usize; 2], units: Units, by_term: bool) {
+pub(super) fn fill(tile: &mut Tile, lines: Matrix<'_, bf16>, [line, term]: [usize; 2], units: Units, by_term: bool) {
     let [count, terms] = lines.shape();
     if line + SIDE > count || term + TERMS > terms {
         *tile = Tile::ZERO;

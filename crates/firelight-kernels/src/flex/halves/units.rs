@@ -3,7 +3,7 @@
 use super::Sums;
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use super::amx;
-use super::panels::{SIDE, Tile};
+use super::panels::{PANEL, Pair, SIDE, Tile};
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 use crate::flex::simd;
 use crate::flex::{Number, vectorised};
@@ -28,8 +28,9 @@ impl Units {
         None
     }
 
+    /// Those of this processor, the plain ones first.
     #[cfg(test)]
-    pub(super) fn all() -> Vec<Self> {
+    pub(crate) fn all() -> Vec<Self> {
         std::iter::once(Self::Plain).chain(Self::chosen()).collect()
     }
 
@@ -55,6 +56,19 @@ impl Units {
         }
     }
 
+    /// The same of panels in parts: high parts with high ones, high with low and low with high, in this order for every pair of tiles.
+    ///
+    /// # Safety
+    /// Only [`within`](Self::within).
+    pub(super) unsafe fn multiply_parts(self, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+        match self {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            // SAFETY: the caller vouches for it.
+            Self::Amx => unsafe { amx::multiply_parts(sums, left, right) },
+            Self::Plain => multiply_parts(sums, left, right),
+        }
+    }
+
     /// Exchanges rows and columns of pairs.
     pub(super) fn transpose(self, tile: &mut Tile) {
         match self {
@@ -65,10 +79,6 @@ impl Units {
     }
 }
 
-/// Products of `bf16` are exact in `f32`. Those of the first number of every pair are summed by themselves within a tile, those of
-/// the second likewise; then both sums together are added to that of the tiles before.
-///
-/// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, `TDPBF16PS`.
 fn multiply(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
     vectorised(
         #[inline(always)]
@@ -76,24 +86,50 @@ fn multiply(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
             for (i, sums) in sums.0.iter_mut().enumerate() {
                 sums.fill(0.0);
                 for (left, right) in left.iter().zip(right) {
-                    let pairs = &left[i / SIDE].0[i % SIDE];
-                    for (half, sums) in sums.as_chunks_mut::<SIDE>().0.iter_mut().enumerate() {
-                        let (mut first, mut second) = ([0.0; SIDE], [0.0; SIDE]);
-                        for (pair, columns) in pairs.iter().zip(&right[half].0) {
-                            let [a, b] = pair.map(Number::widen);
-                            for j in 0..SIDE {
-                                first[j] += a * columns[j][0].widen();
-                                second[j] += b * columns[j][1].widen();
-                            }
-                        }
-                        for j in 0..SIDE {
-                            sums[j] += first[j] + second[j];
-                        }
-                    }
+                    add_products(sums, &left[i / SIDE].0[i % SIDE], right);
                 }
             }
         },
     );
+}
+
+fn multiply_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+    let (left, right) = (left.as_chunks::<2>().0, right.as_chunks::<2>().0);
+    vectorised(
+        #[inline(always)]
+        || {
+            for (i, sums) in sums.0.iter_mut().enumerate() {
+                sums.fill(0.0);
+                for ([high, low], [right_high, right_low]) in left.iter().zip(right) {
+                    let [high, low] = [&high[i / SIDE].0[i % SIDE], &low[i / SIDE].0[i % SIDE]];
+                    add_products(sums, high, right_high);
+                    add_products(sums, high, right_low);
+                    add_products(sums, low, right_high);
+                }
+            }
+        },
+    );
+}
+
+/// Products of `bf16` are exact in `f32`. Those of the first number of every pair are summed by themselves within a tile, those of
+/// the second likewise; then both sums together are added to that of the tiles before.
+///
+/// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, `TDPBF16PS`.
+#[inline(always)]
+fn add_products(sums: &mut [f32; PANEL], pairs: &[Pair; SIDE], right: &[Tile; 2]) {
+    for (half, sums) in sums.as_chunks_mut::<SIDE>().0.iter_mut().enumerate() {
+        let (mut first, mut second) = ([0.0; SIDE], [0.0; SIDE]);
+        for (pair, columns) in pairs.iter().zip(&right[half].0) {
+            let [a, b] = pair.map(Number::widen);
+            for j in 0..SIDE {
+                first[j] += a * columns[j][0].widen();
+                second[j] += b * columns[j][1].widen();
+            }
+        }
+        for j in 0..SIDE {
+            sums[j] += first[j] + second[j];
+        }
+    }
 }
 
 fn transpose(tile: &mut Tile) {
