@@ -332,9 +332,9 @@ mod tests {
     #[test]
     fn ranks_make_the_scores_of_one_process() {
         let points: Vec<(f32, f32)> = (0..9).map(|x| (x as f32, 0.3 * x as f32 - 1.0)).collect();
-        let evaluators: [fn() -> Box<dyn Evaluator<Line>>; 2] =
-            [|| Box::new(Shared(InOrder { losses: Vec::new() })), || Box::new(Seen(0.0))];
-        for evaluator in evaluators {
+        type Make = fn() -> Box<dyn Evaluator<Line>>;
+        let shared: Make = || Box::new(Shared(InOrder { losses: Vec::new() }));
+        for evaluator in [shared, || Box::new(Seen(0.0))] {
             let (found, scores) = assert_shared::<Line>(|| {
                 let model = Line::new(0.7, 0.1, &Device::default());
                 (model, Arc::new(PointLoader::new(points.clone(), 2)), evaluator())

@@ -181,7 +181,7 @@ pub(super) fn translations(
     metrics: Vec<TextMetric>,
 ) -> Written<Seq2SeqModel> {
     let (sources, targets): (Vec<String>, _) = pairs.iter().cloned().map(|pair| (pair.source, pair.target)).unzip();
-    Written::new(targets, metrics, move |model, ranks| {
+    Written::new(targets, metrics, move |model: &Seq2SeqModel, ranks| {
         Translator::new(model.clone(), vocabulary.clone()).translate_on(&sources, &options, ranks)
     })
 }

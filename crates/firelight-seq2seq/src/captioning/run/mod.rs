@@ -106,7 +106,7 @@ pub(super) fn descriptions(
     let config = recipe.model.config(shape, vocabulary.target().vocab_size(), vocabulary.ends().start);
     // The images that one process describes together, as their true captions.
     let batches: Vec<Vec<String>> = targets.chunks(Captioner::BATCH).map(<[String]>::to_vec).collect();
-    Written::new(targets, recipe.data.metrics.clone(), move |model, ranks| {
+    Written::new(targets, recipe.data.metrics.clone(), move |model: &CaptionModel, ranks| {
         let captioner = Captioner::new(model.clone(), config.clone(), vocabulary.clone());
         let found = deal_to_all::<Vec<String>, TaskError>(ranks, batches.clone(), |before, captions| {
             let found = captioner.caption(&images[before..before + captions.len()], beams)?;
