@@ -49,6 +49,7 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("qwen3_moe", families::qwen::describe_3_moe),
     ("roberta", families::roberta::describe),
     ("smollm3", families::smollm3::describe),
+    ("starcoder2", families::starcoder2::describe),
     ("t5", families::t5::describe),
     ("timm", families::timm::describe),
     ("vit", families::vit::describe),

@@ -16,6 +16,7 @@ pub(super) fn keys(model: &LanguageModelConfig) -> Map<String, Value> {
         "vocab_size": model.vocab_size,
         "tie_word_embeddings": model.tied,
         "final_logit_softcapping": model.head.soft_cap,
+        "embedding_dropout": stack.embedding_dropout,
         "use_cache": true,
     });
     for part in [ends, sizes(stack), parts(stack.first()), positions(stack), layers(stack)] {
@@ -82,9 +83,12 @@ fn parts(layer: &LayerConfig) -> Value {
         "hidden_activation": activation,
         "rms_norm_eps": epsilon(block.norm),
         "layer_norm_eps": epsilon(block.norm),
+        "norm_epsilon": epsilon(block.norm),
+        "use_bias": block.feed_forward.bias,
         "attention_bias": block.attention.bias,
         "mlp_bias": block.feed_forward.bias,
         "attention_dropout": block.attention.dropout,
+        "residual_dropout": block.dropout,
         "attn_logit_softcapping": block.attention.soft_cap,
         "query_pre_attn_scalar": scalar,
         "use_parallel_residual": block.norm_placement == NormPlacement::ParallelTwoNorms,

@@ -50,6 +50,7 @@ const CLASSES: &[(&str, &str)] = &[
     ("qwen3_moe", "Qwen3Moe"),
     ("gpt_oss", "GptOss"),
     ("deepseek_v3", "DeepseekV3"),
+    ("starcoder2", "Starcoder2"),
     ("bert", "Bert"),
     ("distilbert", "DistilBert"),
     ("roberta", "Roberta"),

@@ -46,9 +46,8 @@ fn slides(keys: &Keys<'_>, usual: usize) -> Result<impl Fn(usize) -> bool, Input
 }
 
 fn description(keys: &Keys<'_>, stack: TransformerConfig, rows: Vec<Row>) -> Result<Description, InputError> {
-    let Structure::Language(model) = llama::model(keys, stack)? else { unreachable!("a stack makes a language model") };
     let head = HeadOptions::default().with_soft_cap(keys.get("final_logit_softcapping")?);
-    let model = model.with_tied(keys.or("tie_word_embeddings", true)?).with_head(head);
+    let model = llama::language(keys, stack, true)?.with_head(head);
     let structure = Structure::Language(model.with_scale_embedding(EmbeddingScale::SqrtWidth));
     let rows = rows.into_iter().map(|row| if row.is_norm() { row.plus(1.0) } else { row }).collect();
     Ok(Description { structure, table: Table { rows, ..llama::table() } })

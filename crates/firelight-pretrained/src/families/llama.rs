@@ -26,11 +26,19 @@ pub(super) fn description(
     Ok(Description { structure: model(keys, stack)?, table: Table { rows, ..table() } })
 }
 
-/// A language model around a stack.
+/// A language model around a stack, its head untied where the folder does not say.
 pub(super) fn model(keys: &Keys<'_>, stack: TransformerConfig) -> Result<Structure, InputError> {
+    Ok(Structure::Language(language(keys, stack, false)?))
+}
+
+/// A language model around a stack; `tied` says whether its head repeats the embedding where the folder does not say.
+pub(super) fn language(
+    keys: &Keys<'_>,
+    stack: TransformerConfig,
+    tied: bool,
+) -> Result<LanguageModelConfig, InputError> {
     let config = LanguageModelConfig::new(keys.need("vocab_size")?, 1, 1, 1);
-    let config = config.with_tied(keys.or("tie_word_embeddings", false)?);
-    Ok(Structure::Language(config.with_transformer(|_| stack)))
+    Ok(config.with_tied(keys.or("tie_word_embeddings", tied)?).with_transformer(|_| stack))
 }
 
 /// What all these families share: no biases, gated units, root mean square norms before the parts, rotary positions.

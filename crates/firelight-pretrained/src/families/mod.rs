@@ -30,6 +30,7 @@ pub(crate) mod phi3;
 pub(crate) mod qwen;
 pub(crate) mod roberta;
 pub(crate) mod smollm3;
+pub(crate) mod starcoder2;
 pub(crate) mod t5;
 pub(crate) mod timm;
 pub(crate) mod vit;

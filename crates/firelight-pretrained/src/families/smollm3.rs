@@ -21,9 +21,8 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         if turned(index) { layer } else { without(layer) }
     };
     let stack = stack.with_layers((0..n_layers).map(layer).collect());
-    let Structure::Language(model) = llama::model(keys, stack)? else { unreachable!("a stack makes a language model") };
-    let model = model.with_tied(keys.or("tie_word_embeddings", true)?);
-    Ok(Description { structure: Structure::Language(model), table: Table { rows: llama::rows(), ..llama::table() } })
+    let structure = Structure::Language(llama::language(keys, stack, true)?);
+    Ok(Description { structure, table: Table { rows: llama::rows(), ..llama::table() } })
 }
 
 /// Which layers turn queries and keys: where the list `no_rope_layers`, in spite of its name, has a 1.

@@ -97,6 +97,7 @@ families! {
     albert: 5;
     bart: 1;
     bert: 7;
+    camembert: 1;
     clip: 2;
     deepseek_v3: 2;
     deit: 3;
@@ -123,6 +124,7 @@ families! {
     qwen3_moe: 1;
     roberta: 5;
     smollm3: 1;
+    starcoder2: 2;
     t5: 2;
     timm: 3;
     vit: 2;
