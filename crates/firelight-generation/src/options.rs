@@ -154,6 +154,10 @@ impl GenerationOptions {
         if self.stop_strings.iter().any(String::is_empty) {
             problems.push("stop_strings has an empty text; leave it out".to_string());
         }
+        if !self.stop_strings.is_empty() && self.processing.constraint.is_some() {
+            problems
+                .push("stop_strings would end a text before its constraint holds; leave one of them out".to_string());
+        }
         self.processing.validate(self.max_new_tokens, problems)
     }
 }

@@ -185,6 +185,15 @@ fn what_does_not_belong_there_leaves_nothing() {
 }
 
 #[test]
+fn what_would_end_a_text_too_early_is_refused() {
+    let mut options = crate::GenerationOptions::new(9).with_stop_strings(["a"]);
+    options.validate().unwrap();
+    options.processing.constraint = Some(regex("ab"));
+    let error = options.validate().unwrap_err().to_string();
+    assert!(error.contains("stop_strings would end a text before its constraint holds"), "{error}");
+}
+
+#[test]
 fn a_text_is_closed_within_its_limit() {
     let schema = json!({
         "type": "object", "required": ["name", "tags"], "additionalProperties": false,

@@ -3,7 +3,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 
 use super::*;
-use crate::mock::Pairs;
+use crate::mock::{Pairs, chi_squared};
 use crate::{
     Autoregressive, GenerationDefaults, GenerationOptions, Processing, Sampling, StopReason, TokenStream, generate,
 };
@@ -62,6 +62,27 @@ proptest! {
             prop_assert_eq!(&drafted(&options, draft).0, &expected);
         }
     }
+}
+
+#[test]
+fn drafted_tokens_have_the_distribution_of_the_model() {
+    let expected = [0.3, 0.25, 0.2, 0.15, 0.06, 0.04];
+    let (model, other) = (
+        Pairs::from_probabilities(6, move |_, _| expected),
+        Pairs::from_probabilities(6, |_, _| [0.1, 0.2, 0.3, 0.1, 0.2, 0.1]),
+    );
+    let written = |seed| {
+        let options = GenerationOptions::new(1_000).with_temperature(1.0).with_seed(seed);
+        let draft = DraftModel::new(&other, &options).unwrap().with_tokens(4).with_confidence(0.0);
+        let tokens = TokenStream::new(&model, vec![PROMPT.to_vec()], &options).unwrap().with_drafter(draft);
+        tokens.map(|step| step.unwrap()[0].unwrap()).collect::<Vec<_>>()
+    };
+    let found: Vec<u32> = (0..10).flat_map(written).collect();
+    let asked = model.rows_read().len();
+    assert!(found.len() == 10_000 && (3_000..9_500).contains(&asked), "{asked} steps: guesses right and wrong");
+    let statistic = chi_squared(&found, &expected);
+    assert!(statistic < 20.5, "{statistic}");
+    assert!(chi_squared(&found, &[0.3, 0.25, 0.2, 0.15, 0.04, 0.06]) > 100.0);
 }
 
 #[test]

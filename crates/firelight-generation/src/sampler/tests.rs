@@ -3,6 +3,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Processing;
+use crate::mock::chi_squared;
 
 fn sampler(options: GenerationOptions) -> Sampler {
     Sampler::new(&options).unwrap()
@@ -51,16 +52,6 @@ fn rows_draw_by_their_numbers() {
     let last = choose(logits(rows[10..].to_vec()), &mut last).unwrap().ids;
     assert_eq!(last, all[10..]);
     assert_ne!(last, all[..20], "other rows draw other numbers");
-}
-
-/// The statistic of the draws of `found` against the probabilities: below 20.5 in 999 of 1,000 cases for five degrees of freedom.
-fn chi_squared(found: &[u32], expected: &[f64]) -> f64 {
-    let total = found.len() as f64;
-    let cell = |(id, p): (usize, &f64)| {
-        let count = found.iter().filter(|&&found| found as usize == id).count() as f64;
-        (count - total * p).powi(2) / (total * p)
-    };
-    expected.iter().enumerate().map(cell).sum()
 }
 
 #[test]
