@@ -18,7 +18,7 @@ use crate::{Launch, MpiError, MpiOptions};
 
 /// How many numbers are added up at a time: few enough to stay in the cache of a core, and no message is longer than MPI can count. Segments of
 /// 16 million took four to sixteen times as long for 33 million numbers on two ranks of one machine.
-const SEGMENT: usize = 1 << 18;
+const SEGMENT: usize = firelight_training::scaling::SEGMENT;
 
 /// How long MPI has to start at least, however short ranks wait for each other: processes come late on a machine that is busy.
 const STARTING: Duration = Duration::from_secs(60);

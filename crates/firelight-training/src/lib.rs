@@ -17,7 +17,7 @@
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
 //!
-//! [`experiments`] compares many runs of one recipe: grids, statistics over seeds, scaling laws.
+//! [`experiments`] compares many runs of one recipe: grids, statistics over seeds, scaling laws. [`scaling`] predicts what more ranks bring.
 //!
 //! The parts work alone too: [`OptimizerConfig::init`] and [`ScheduleConfig::init`] fit a plain Burn `Learner`.
 //!
@@ -62,6 +62,7 @@ mod ranks;
 mod recipe;
 mod recompute;
 mod report;
+pub mod scaling;
 mod schedule;
 mod sessions;
 mod spare;

@@ -23,6 +23,7 @@ use crate::{Alone, Communicator, CommunicatorError};
 
 pub use agreement::agree;
 pub(crate) use agreement::{Term, settings, weights};
+pub use buckets::BUCKET;
 pub use dealing::deal;
 pub(crate) use found::Found;
 pub use preparation::lead;

@@ -210,6 +210,9 @@ macro_rules! on_records {
 pub(crate) use on_records;
 
 #[cfg(test)]
+pub(crate) mod block_tests;
+
+#[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use burn::data::dataloader::DataLoader;

@@ -42,5 +42,7 @@ fn devices_that_cannot_train_together_are_refused_in_one_line() {
     train_with(&["--devices", "cpu,cpu", "--device", "cpu"]).fails(USER, &["'--devices <NAMES>'", "'--device <NAME>'"]);
     train_with(&["--devices", "cpu,cpu", "--nccl"]).fails(USER, &["--nccl is for NVIDIA GPUs"]);
     train_with(&["--nccl"]).fails(USER, &["--devices <NAMES>"]);
+    let single = ["--devices names one, `cpu`", "name two or more", "leave --nccl out"];
+    train_with(&["--devices", "cpu", "--nccl"]).fails(USER, &single);
     train_with(&["--devices", "cpu,cpu", "--tui"]).fails(USER, &["--tui draws on a terminal"]);
 }

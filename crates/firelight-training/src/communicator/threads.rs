@@ -168,6 +168,11 @@ impl Communicator for Threads {
         self.shared.world
     }
 
+    /// All of them: threads of one process have one memory. GPUs bring their own, for which nobody asks this.
+    fn local_world(&self) -> usize {
+        self.shared.world
+    }
+
     fn gather(&self, operation: &'static str, bytes: Vec<u8>) -> Result<Arc<[Vec<u8>]>, CommunicatorError> {
         let mut state = self.state();
         if let Some(failure) = &state.failure {
@@ -250,6 +255,12 @@ mod tests {
             sum
         });
         assert_eq!(sums, [[0.1 + 0.2 + 0.1 * 3.0]; 3]);
+    }
+
+    #[test]
+    fn the_memory_of_a_machine_is_one_for_all_of_its_threads() {
+        let found = |world: usize| Threads::ranks(world, ThreadsOptions::default())[0].local_world();
+        assert_eq!([1, 3].map(found), [1, 3]);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::thread;
 use crate::{CommunicatorError, TrainingError};
 
 /// The numbers of a bucket: 16 MiB of them. Fewer would wait more often for the other ranks, more would take more memory.
-pub(super) const BUCKET: usize = 1 << 22;
+pub const BUCKET: usize = 1 << 22;
 
 /// Buckets that are handed over and not yet back: one is summed, and one waits, so that there is always one to go on with.
 const UNDER_WAY: usize = 2;

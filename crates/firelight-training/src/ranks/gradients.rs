@@ -162,58 +162,93 @@ mod tests {
     use super::*;
     use crate::parameter_ids::ids_of;
     use crate::toy::Line;
-    use crate::{Communicator, Threads, ThreadsOptions};
+    use crate::{Threads, ThreadsOptions};
     use burn::module::ParamId;
     use std::sync::Arc;
     use std::thread;
 
-    #[test]
-    fn what_a_rank_lacks_changes_nothing_of_what_the_others_have() {
+    /// One of several ranks, and the model that each of them has.
+    struct Rank {
+        ranks: Ranks,
+        model: Line,
+    }
+
+    impl Rank {
+        fn number(&self) -> usize {
+            self.ranks.0.rank()
+        }
+
+        fn id(&self, path: &str) -> ParamId {
+            ParamId::from(ids_of(&self.model)[path])
+        }
+
+        /// Gradients of the two parameters, as far as there are some.
+        fn gradients(&self, slope: Option<f32>, offset: Option<f32>) -> GradientsParams {
+            let mut gradients = GradientsParams::new();
+            if let Some(slope) = slope {
+                gradients.register(self.id("slope"), scalar(slope).unsqueeze::<2>());
+            }
+            if let Some(offset) = offset {
+                gradients.register(self.id("offset"), scalar(offset));
+            }
+            gradients
+        }
+
+        fn slope_in(&self, gradients: &GradientsParams) -> f32 {
+            let found: Vec<f32> = gradients.get::<2>(self.id("slope")).unwrap().try_into_vec_as().unwrap();
+            found[0]
+        }
+
+        fn offset_in(&self, gradients: &GradientsParams) -> Option<f32> {
+            let found = gradients.get::<1>(self.id("offset"))?;
+            let found: Vec<f32> = found.try_into_vec_as().unwrap();
+            Some(found[0])
+        }
+    }
+
+    fn scalar(value: f32) -> Tensor<1> {
+        Tensor::from_floats([value], &Device::default())
+    }
+
+    /// Does `work` as each rank of a world.
+    fn on_ranks(world: usize, work: impl Fn(&Rank) + Sync) {
         thread::scope(|scope| {
-            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+            let work = &work;
+            for rank in Threads::ranks(world, ThreadsOptions::default()) {
                 scope.spawn(move || {
-                    let ranks = Ranks::new(Arc::new(rank));
                     let model = Line::new(1.0, 0.0, &Device::default().autodiff());
-                    let [slope, offset] = ["slope", "offset"].map(|path| ParamId::from(ids_of(&model)[path]));
-                    let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
-                    let mut gradients = GradientsParams::new();
-                    if ranks.is_first() {
-                        gradients.register(slope, number(-0.0).unsqueeze::<2>());
-                    }
-                    let output = LossOutput::new(number(3.0), number(2.0));
-                    let training = ranks.is_first().then(|| number(1.0));
-                    let own = Accumulated::new(1, gradients, output.with_training_total(training));
-                    let (gradients, output, batches) =
-                        ranks.together(&model, Some(own), Exchange::F32).unwrap().mean(&model);
-                    let found: Vec<f32> = gradients.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
-                    assert_eq!(found[0].to_bits(), (-0.0_f32).to_bits());
-                    assert!(gradients.get::<1>(offset).is_none() && output.training_total.is_none());
-                    assert_eq!((output.read().unwrap(), batches.bad(5)), ((6.0, 4.0), 5..=6));
+                    work(&Rank { ranks: Ranks::new(Arc::new(rank)), model });
                 });
             }
         });
     }
 
     #[test]
+    fn what_a_rank_lacks_changes_nothing_of_what_the_others_have() {
+        on_ranks(2, |rank| {
+            let has = rank.ranks.is_first();
+            let gradients = rank.gradients(has.then_some(-0.0), None);
+            let output = LossOutput::new(scalar(3.0), scalar(2.0)).with_training_total(has.then(|| scalar(1.0)));
+            let own = Accumulated::new(1, gradients, output);
+            let (gradients, output, batches) =
+                rank.ranks.together(&rank.model, Some(own), Exchange::F32).unwrap().mean(&rank.model);
+            assert_eq!(rank.slope_in(&gradients).to_bits(), (-0.0_f32).to_bits());
+            assert!(rank.offset_in(&gradients).is_none() && output.training_total.is_none());
+            assert_eq!((output.read().unwrap(), batches.bad(5)), ((6.0, 4.0), 5..=6));
+        });
+    }
+
+    #[test]
     fn a_group_may_end_before_the_share_of_a_rank() {
-        thread::scope(|scope| {
-            for rank in Threads::ranks(2, ThreadsOptions::default()) {
-                scope.spawn(move || {
-                    let ranks = Ranks::new(Arc::new(rank));
-                    let model = Line::new(1.0, 0.0, &Device::default().autodiff());
-                    let slope = ParamId::from(ids_of(&model)["slope"]);
-                    let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
-                    let own = ranks.is_first().then(|| {
-                        let mut gradients = GradientsParams::new();
-                        gradients.register(slope, number(0.1).unsqueeze::<2>());
-                        Accumulated::new(1, gradients, LossOutput::new(number(f32::NAN), number(3.0)))
-                    });
-                    let (gradients, output, batches) = ranks.together(&model, own, Exchange::F32).unwrap().mean(&model);
-                    let found: Vec<f32> = gradients.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
-                    assert_eq!(found, [0.1], "one batch is not weighed");
-                    assert_eq!((output.read().unwrap().1, batches.bad(7)), (3.0, 7..=7));
-                });
-            }
+        on_ranks(2, |rank| {
+            let own = rank.ranks.is_first().then(|| {
+                let output = LossOutput::new(scalar(f32::NAN), scalar(3.0));
+                Accumulated::new(1, rank.gradients(Some(0.1), None), output)
+            });
+            let (gradients, output, batches) =
+                rank.ranks.together(&rank.model, own, Exchange::F32).unwrap().mean(&rank.model);
+            assert_eq!(rank.slope_in(&gradients), 0.1, "one batch is not weighed");
+            assert_eq!((output.read().unwrap().1, batches.bad(7)), (3.0, 7..=7));
         });
     }
 
@@ -222,49 +257,25 @@ mod tests {
         // 2^24 + 1 is no float: in the order of halves two of four ones are not lost.
         let slopes = [16_777_216.0, 0.0, 1.0, 1.0];
         for bucket in [1, 2, 3, 100] {
-            thread::scope(|scope| {
-                for rank in Threads::ranks(4, ThreadsOptions::default()) {
-                    scope.spawn(move || {
-                        let own = slopes[rank.rank()];
-                        let ranks = Ranks::new(Arc::new(rank));
-                        let model = Line::new(1.0, 0.0, &Device::default().autodiff());
-                        let [slope, offset] = ["slope", "offset"].map(|path| ParamId::from(ids_of(&model)[path]));
-                        let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
-                        let mut gradients = GradientsParams::new();
-                        gradients.register(slope, number(own).unsqueeze::<2>());
-                        if !ranks.is_first() {
-                            gradients.register(offset, number(0.5));
-                        }
-                        let sums = ranks.summed(bucket, &model, gradients, Exchange::F32).unwrap();
-                        let found: Vec<f32> = sums.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
-                        assert_eq!(found, [16_777_218.0]);
-                        let found: Vec<f32> = sums.get::<1>(offset).unwrap().try_into_vec_as().unwrap();
-                        assert_eq!(found, [1.5]);
-                    });
-                }
+            on_ranks(4, |rank| {
+                let offset = (!rank.ranks.is_first()).then_some(0.5);
+                let gradients = rank.gradients(Some(slopes[rank.number()]), offset);
+                let sums = rank.ranks.summed(bucket, &rank.model, gradients, Exchange::F32).unwrap();
+                assert_eq!((rank.slope_in(&sums), rank.offset_in(&sums)), (16_777_218.0, Some(1.5)));
             });
         }
     }
 
     #[test]
     fn a_rounded_exchange_leaves_losses_as_they_are() {
-        thread::scope(|scope| {
-            for rank in Threads::ranks(2, ThreadsOptions::default()) {
-                scope.spawn(move || {
-                    let ranks = Ranks::new(Arc::new(rank));
-                    let model = Line::new(1.0, 0.0, &Device::default().autodiff());
-                    let slope = ParamId::from(ids_of(&model)["slope"]);
-                    let number = |number: f32| Tensor::<1>::from_floats([number], &Device::default());
-                    let mut gradients = GradientsParams::new();
-                    gradients.register(slope, number(257.0).unsqueeze::<2>());
-                    let own = Accumulated::new(1, gradients, LossOutput::new(number(257.0), number(1.0)));
-                    let (gradients, output, _) =
-                        ranks.together(&model, Some(own), Exchange::Bf16).unwrap().mean(&model);
-                    let found: Vec<f32> = gradients.get::<2>(slope).unwrap().try_into_vec_as().unwrap();
-                    assert_eq!(found, [256.0], "the mean of twice 256, the even one of the two next to 257");
-                    assert_eq!(output.read().unwrap(), (514.0, 2.0));
-                });
-            }
+        on_ranks(2, |rank| {
+            let output = LossOutput::new(scalar(257.0), scalar(1.0));
+            let own = Accumulated::new(1, rank.gradients(Some(257.0), None), output);
+            let (gradients, output, _) =
+                rank.ranks.together(&rank.model, Some(own), Exchange::Bf16).unwrap().mean(&rank.model);
+            let found = rank.slope_in(&gradients);
+            assert_eq!(found, 256.0, "the mean of twice 256, the even one of the two next to 257");
+            assert_eq!(output.read().unwrap(), (514.0, 2.0));
         });
     }
 }

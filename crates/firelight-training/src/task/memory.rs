@@ -135,7 +135,8 @@ mod tests {
     use super::super::toy_task::{Toy, request};
     use super::super::{NoKeys, Run, read_recipe};
     use super::*;
-    use crate::RecipeError;
+    use crate::{RecipeError, Threads, ThreadsOptions};
+    use std::sync::Arc;
 
     #[test]
     fn memory_and_swap_count_as_linux_lists_them() {
@@ -150,6 +151,23 @@ mod tests {
     fn the_cpu_has_the_memory_of_the_machine() {
         let found = limit(&Device::flex().autodiff());
         assert!((64 << 20..UNKNOWN).contains(&found), "{found}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_memory_of_the_machine_counts_once_for_all_devices_of_one_process() {
+        // 8 MB of points in each batch of a group that takes three quarters of the memory: enough for one rank, too much for two.
+        let group = limit(&Device::flex()) / 4 * 3 / 8_000_000;
+        let overrides = [("training.batch_size", 1_000_000), ("training.gradient_accumulation_steps", group)];
+        let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
+        let plan = Plan::<Toy> { recipe: read_recipe::<Toy>(None, &overrides).unwrap(), corpus: (), config: NoKeys {} };
+        let checked = |world: usize| {
+            let rank = Threads::ranks(world, ThreadsOptions::default()).remove(0);
+            check(&plan, &Device::flex(), &Ranks::new(Arc::new(rank)))
+        };
+        assert_eq!(checked(1), None);
+        let refused = checked(2).unwrap().text;
+        assert!(refused.contains(" for each of 2 ranks on this machine"), "{refused}");
     }
 
     #[test]

@@ -112,6 +112,7 @@ impl Train {
         if !self.print_config {
             ranks::join()?;
         }
+        self.check_nccl()?;
         if self.has_several_devices() {
             ranks::refuse_unshared("--devices are ranks of one process")?;
         }
@@ -193,6 +194,19 @@ impl Train {
         self.devices.len() > 1
     }
 
+    /// Refuses sums of gradients among devices where there is but one.
+    fn check_nccl(&self) -> Result<()> {
+        let [name] = self.devices.as_slice() else { return Ok(()) };
+        ensure!(
+            !self.nccl,
+            Mistake(format!(
+                "--nccl sums the gradients of several devices, and --devices names one, `{name}`: name two or more, such as \
+                 --devices cuda:0,cuda:1, or leave --nccl out"
+            ))
+        );
+        Ok(())
+    }
+
     fn request(self, device: &Device) -> RunRequest {
         let (existing, overrides) = (self.existing(), self.overrides());
         let data = self.data.into_iter().chain(self.source).chain(self.target).collect();
@@ -237,6 +251,19 @@ mod tests {
         let parsed = parse_override("optimizer.kind = adamw=x").unwrap();
         assert_eq!(parsed, ("optimizer.kind".to_string(), "adamw=x".to_string()));
         assert!(parse_override("model.d_model").is_err());
+    }
+
+    #[test]
+    fn gradients_of_a_single_device_are_not_summed() {
+        let train = |names: &str, nccl| Train {
+            devices: names.split(',').map(str::to_string).collect(),
+            nccl,
+            ..Train::default()
+        };
+        let error = train("cuda:1", true).check_nccl().unwrap_err().to_string();
+        assert!(error.contains("--devices names one, `cuda:1`: name two or more"), "{error}");
+        train("cuda:1", false).check_nccl().unwrap();
+        train("cuda:0,cuda:1", true).check_nccl().unwrap();
     }
 
     #[test]
