@@ -12,6 +12,7 @@ mod incoming;
 mod preparation;
 mod shards;
 mod sharing;
+mod telling;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -29,6 +30,7 @@ pub(crate) use found::Found;
 pub use preparation::lead;
 pub(crate) use shards::Shards;
 pub use sharing::deal_to_all;
+pub use telling::telling;
 
 /// The ranks of a training, seen from one of them.
 #[derive(Clone)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run};
+use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run, telling};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, validation_loader};
@@ -63,10 +63,7 @@ pub fn evaluate_masked_on(
     device: &Device,
     communicator: Arc<dyn Communicator>,
 ) -> Result<TaskEvaluation, TaskError> {
-    let ranks = communicator.clone();
-    // The others would wait for a rank that has nothing to evaluate.
-    measure(folder.as_ref(), (checkpoint, data, device), communicator)
-        .inspect_err(|error| ranks.fail(&error.to_string()))
+    telling(communicator, |ranks| measure(folder.as_ref(), (checkpoint, data, device), ranks))
 }
 
 fn measure(

@@ -7,7 +7,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_data::{DataError, SplitConfig};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
-use firelight_training::{Communicator, DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, open_run};
+use firelight_training::{Communicator, DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, open_run, telling};
 
 use super::files::{Asked, Measured, measured_in};
 use super::{RecordData, RecordTask, name_of, read_all};
@@ -24,8 +24,7 @@ pub(crate) fn evaluate<T: RecordTask>(
 where
     T::Config: Pretrained<Model = T::Net>,
 {
-    // The others would wait for a rank that has nothing to evaluate.
-    evaluate_on::<T>(folder, asked, targets, ranks.clone()).inspect_err(|error| ranks.fail(&error.to_string()))
+    telling(ranks, |ranks| evaluate_on::<T>(folder, asked, targets, ranks))
 }
 
 fn evaluate_on<T: RecordTask>(

@@ -87,8 +87,7 @@ pub fn evaluate_on(
         let loader = validation.validation_loader(&recipe, device)?;
         Ok((generator, validation, loader))
     };
-    // The others would wait for a rank that has nothing to evaluate.
-    let (generator, validation, loader) = open().inspect_err(|error| communicator.fail(&error.to_string()))?;
+    let (generator, validation, loader) = firelight_training::telling(communicator.clone(), |_| open())?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
     let found = firelight_training::evaluate_on(&task, loader.as_ref(), communicator)?;
     let characters = validation.parts().map(|part| characters(generator.tokenizer(), part)).sum::<usize>();

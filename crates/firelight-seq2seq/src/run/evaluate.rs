@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{Alone, Communicator, Evaluator, Shared, measure_on, open_run};
+use firelight_training::{Alone, Communicator, Evaluator, Shared, measure_on, open_run, telling};
 use serde::Serialize;
 
 use super::Seq2Seq;
@@ -92,10 +92,7 @@ pub fn evaluate_on(
     device: &Device,
     communicator: Arc<dyn Communicator>,
 ) -> Result<Evaluation, TaskError> {
-    let ranks = communicator.clone();
-    // The others would wait for a rank that has nothing to evaluate.
-    measured(folder.as_ref(), (checkpoint, data, device), options, communicator)
-        .inspect_err(|error| ranks.fail(&error.to_string()))
+    telling(communicator, |ranks| measured(folder.as_ref(), (checkpoint, data, device), options, ranks))
 }
 
 fn measured(

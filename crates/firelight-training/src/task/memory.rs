@@ -135,8 +135,7 @@ mod tests {
     use super::super::toy_task::{Toy, request};
     use super::super::{NoKeys, Run, read_recipe};
     use super::*;
-    use crate::{RecipeError, Threads, ThreadsOptions};
-    use std::sync::Arc;
+    use crate::RecipeError;
 
     #[test]
     fn memory_and_swap_count_as_linux_lists_them() {
@@ -162,8 +161,8 @@ mod tests {
         let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
         let plan = Plan::<Toy> { recipe: read_recipe::<Toy>(None, &overrides).unwrap(), corpus: (), config: NoKeys {} };
         let checked = |world: usize| {
-            let rank = Threads::ranks(world, ThreadsOptions::default()).remove(0);
-            check(&plan, &Device::flex(), &Ranks::new(Arc::new(rank)))
+            let rank = crate::Threads::ranks(world, crate::ThreadsOptions::default()).remove(0);
+            check(&plan, &Device::flex(), &Ranks::new(std::sync::Arc::new(rank)))
         };
         assert_eq!(checked(1), None);
         let refused = checked(2).unwrap().text;

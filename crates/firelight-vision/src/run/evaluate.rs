@@ -8,7 +8,7 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run};
+use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run, telling};
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
@@ -59,10 +59,7 @@ pub fn evaluate_on(
     device: &Device,
     communicator: Arc<dyn Communicator>,
 ) -> Result<TaskEvaluation, TaskError> {
-    let ranks = communicator.clone();
-    // The others would wait for a rank that has nothing to evaluate.
-    measure(folder.as_ref(), (checkpoint, data, device), communicator)
-        .inspect_err(|error| ranks.fail(&error.to_string()))
+    telling(communicator, |ranks| measure(folder.as_ref(), (checkpoint, data, device), ranks))
 }
 
 fn measure(

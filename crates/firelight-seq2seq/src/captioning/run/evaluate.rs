@@ -7,7 +7,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, TrainingModule, open_run};
+use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, TrainingModule, open_run, telling};
 
 use super::super::captioner::Captioner;
 use super::data::{CaptionData, captioned, list_of, no_list, of_list};
@@ -61,10 +61,7 @@ pub fn evaluate_captions_on(
     device: &Device,
     communicator: Arc<dyn Communicator>,
 ) -> Result<TaskEvaluation, TaskError> {
-    let ranks = communicator.clone();
-    // The others would wait for a rank that has nothing to evaluate.
-    measure(folder.as_ref(), (checkpoint, list, device), beams, communicator)
-        .inspect_err(|error| ranks.fail(&error.to_string()))
+    telling(communicator, |ranks| measure(folder.as_ref(), (checkpoint, list, device), beams, ranks))
 }
 
 fn measure(
