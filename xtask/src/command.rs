@@ -3,6 +3,7 @@
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -76,8 +77,11 @@ fn display(command: &Command) -> String {
 
 /// The folder of the workspace manifest.
 pub(crate) fn workspace_root() -> &'static Path {
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
-    package.parent().unwrap_or(package)
+    // Cargo tells of the clone that it runs in. This program may have been built in another one, which is gone, with the same target folder.
+    static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from)
+    });
+    PACKAGE.parent().unwrap_or(&PACKAGE)
 }
 
 #[cfg(test)]
