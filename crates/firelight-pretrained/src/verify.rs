@@ -7,7 +7,7 @@ use crate::{Array, Arrays, Numbers};
 pub struct Comparison {
     /// Its name.
     pub name: String,
-    /// The largest difference of two numbers; infinite where the output is missing, of another shape or NaN, or where ids differ.
+    /// The largest difference of two numbers; infinite where the output is missing, empty, of another shape or NaN, or where ids differ.
     pub largest: f64,
     /// What is allowed.
     pub allowed: f64,
@@ -16,12 +16,12 @@ pub struct Comparison {
 impl Comparison {
     /// Whether the difference is within what is allowed.
     pub fn agrees(&self) -> bool {
-        self.largest <= self.allowed
+        self.largest.is_finite() && self.largest <= self.allowed
     }
 }
 
 /// Compares every output that is expected. Allowed is `tolerance`, or a tenth of it times the largest number of the output, whichever is
-/// more; ids must be the same. Where `mask`, the argument `attention_mask`, is 0, the vectors and scores of that token are not looked
+/// more; ids and infinities must be the same. Where `mask`, the argument `attention_mask`, is 0, the vectors and scores of that token are not looked
 /// at: they mean nothing.
 ///
 /// ```
@@ -46,15 +46,19 @@ pub fn compare(found: &Arrays, expected: &Arrays, mask: Option<&Array>, toleranc
     expected.iter().map(compared).collect()
 }
 
+/// The largest finite number: by an infinite one everything would be allowed.
 fn largest(array: &Array) -> f64 {
     match &array.numbers {
-        Numbers::Floats(numbers) => numbers.iter().map(|number| f64::from(number.abs())).fold(0.0, f64::max),
+        Numbers::Floats(numbers) => {
+            let finite = numbers.iter().map(|number| f64::from(number.abs())).filter(|number| number.is_finite());
+            finite.fold(0.0, f64::max)
+        }
         Numbers::Integers(_) => 0.0,
     }
 }
 
 fn difference(found: &Array, expected: &Array, mask: Option<&Array>) -> f64 {
-    if found.shape != expected.shape {
+    if found.shape != expected.shape || expected.shape.contains(&0) {
         return f64::INFINITY;
     }
     match (&found.numbers, &expected.numbers) {
@@ -73,8 +77,11 @@ fn difference(found: &Array, expected: &Array, mask: Option<&Array>) -> f64 {
     }
 }
 
-/// Infinite where one is NaN, which a maximum would overlook.
+/// Infinite where one is NaN, which a maximum would overlook; none between the same infinities.
 fn distance(a: f32, b: f32) -> f64 {
+    if a == b {
+        return 0.0;
+    }
     let distance = (f64::from(a) - f64::from(b)).abs();
     if distance.is_nan() { f64::INFINITY } else { distance }
 }
@@ -135,6 +142,26 @@ mod tests {
         }
         assert!(!agree(floats(&[2, 3], vec![0.0; 6]), floats(&[3, 2], vec![0.0; 6])), "shapes differ");
         assert!(!agree(floats(&[2, 3], numbered(6, 5)), floats(&[2, 3], vec![0.0; 6])), "no places of tokens");
+    }
+
+    #[test]
+    fn an_infinite_number_excuses_no_other() {
+        let agree = |found: Vec<f32>, expected: Vec<f32>| {
+            let of = |numbers: Vec<f32>| {
+                let mut arrays = Arrays::default();
+                arrays.insert("x", floats(&[numbers.len()], numbers));
+                arrays
+            };
+            compare(&of(found), &of(expected), None, 1e-4)[0].agrees()
+        };
+        let hidden = vec![f32::NEG_INFINITY, 1.0];
+        assert!(agree(hidden.clone(), hidden.clone()));
+        for other in
+            [vec![0.0, 1.0], vec![f32::NEG_INFINITY, 2.0], vec![f32::INFINITY, 1.0], vec![f32::NAN, 1.0], vec![1.0]]
+        {
+            assert!(!agree(other.clone(), hidden.clone()), "{other:?}");
+        }
+        assert!(!agree(Vec::new(), Vec::new()), "nothing is compared");
     }
 
     #[test]
