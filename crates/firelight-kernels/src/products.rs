@@ -17,7 +17,8 @@ thread_local! {
 ///
 /// The error of a sum of products is at most `2^-15 Σ |a b|`, beside the rounding of its additions: `bf16` has 8 bits, so
 /// `|l| <= 2^-8 |x|` and `|x - h - l| <= 2^-17 |x|`; what is left out is `l_a l_b`, at most `2^-16 |a b|`, and the two
-/// rests, at most `2^-17 |a b|` each. With `bf16` alone it is `2^-7 Σ |a b|`.
+/// rests, at most `2^-17 |a b|` each. With `bf16` alone it is `2^-7 Σ |a b|`. This is so of products of `2^-109` and more, and
+/// of numbers below `2^127`: tile registers flush parts and sums below `2^-126` to zero.
 ///
 /// Source: Henry, Tang and Heinecke 2019, Leveraging the bfloat16 Artificial Intelligence Datatype For Higher-Precision
 /// Computations (<https://arxiv.org/abs/1904.06376>): numbers in two parts, without the product of the low ones. XLA counts the
@@ -40,8 +41,8 @@ pub enum Products {
     #[default]
     F32,
     /// Three products of `bf16` for each, on the flex backend where the processor has tile registers (AMX) and Linux permits their use.
-    /// Elsewhere, and where few rows are multiplied with a large matrix, so that memory is what counts, as they are. Numbers below
-    /// `2^-118` lose digits, and an infinity becomes a NaN. With the vector instructions of `bf16` (AVX-512 BF16), which
+    /// Elsewhere, and where few rows are multiplied with a large matrix, so that memory is what counts, as they are. Small
+    /// products lose digits, and an infinity becomes a NaN. With the vector instructions of `bf16` (AVX-512 BF16), which
     /// multiply twice as many numbers as those of `f32`, three products would take longer than one.
     ThreeBf16,
 }

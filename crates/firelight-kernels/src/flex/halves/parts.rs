@@ -92,13 +92,14 @@ mod tests {
         out
     }
 
-    /// The largest error of a product beside `Σ |a b|`.
+    /// The largest error of a product beside `Σ |a b|`; infinite where a sum is NaN, which a maximum would overlook.
     fn error(found: &[f32], left: Matrix<'_, f32>, right: Matrix<'_, f32>) -> f64 {
         let ([_, terms], columns) = (left.shape(), right.shape()[1]);
         let errors = found.iter().enumerate().map(|(i, &sum)| {
             let terms = (0..terms).map(|k| f64::from(left.at(i / columns, k)) * f64::from(right.at(k, i % columns)));
             let (exact, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + f64::abs(term)));
-            (f64::from(sum) - exact).abs() / size.max(f64::MIN_POSITIVE)
+            let error = (f64::from(sum) - exact).abs() / size.max(f64::MIN_POSITIVE);
+            if error.is_nan() { f64::INFINITY } else { error }
         });
         errors.fold(0.0, f64::max)
     }
