@@ -332,15 +332,40 @@ mod tests {
     #[test]
     fn ranks_make_the_scores_of_one_process() {
         let points: Vec<(f32, f32)> = (0..9).map(|x| (x as f32, 0.3 * x as f32 - 1.0)).collect();
-        type Make = fn() -> Box<dyn Evaluator<Line>>;
-        let shared: Make = || Box::new(Shared(InOrder { losses: Vec::new() }));
-        for evaluator in [shared, || Box::new(Seen(0.0))] {
-            let (found, scores) = assert_shared::<Line>(|| {
-                let model = Line::new(0.7, 0.1, &Device::default());
-                (model, Arc::new(PointLoader::new(points.clone(), 2)), evaluator())
-            });
-            assert_eq!((found.tokens, scores.last()), (9, Some(&5.0)), "nine points in five batches");
-        }
+        let (found, scores) = assert_shared::<Line>(|| {
+            let (model, loader) = (line(), Arc::new(PointLoader::new(points.clone(), 2)));
+            (model, loader, Box::new(Shared(InOrder { losses: Vec::new() })))
+        });
+        assert_eq!((found.tokens, scores.last()), (9, Some(&5.0)), "nine points in five batches");
+    }
+
+    fn line() -> Line {
+        Line::new(0.7, 0.1, &Device::default())
+    }
+
+    #[test]
+    fn every_rank_has_all_batches_seen_by_an_evaluator_that_is_not_shared() {
+        thread::scope(|scope| {
+            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+                scope.spawn(move || {
+                    let loader = PointLoader::new(vec![(0.0, 1.0); 9], 2);
+                    let (found, scores) = measure_on(&line(), &loader, &mut Seen(0.0), Arc::new(rank)).unwrap();
+                    assert_eq!((found.tokens, scores), (9, vec![5.0]));
+                });
+            }
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "the evaluator is not Shared")]
+    fn what_is_not_shared_does_not_pass_as_shared() {
+        assert_shared::<Line>(|| (line(), Arc::new(PointLoader::new(vec![(0.0, 1.0); 9], 2)), Box::new(Seen(0.0))));
+    }
+
+    #[test]
+    #[should_panic(expected = "one batch cannot be shared")]
+    fn one_batch_does_not_pass_as_shared() {
+        assert_shared::<Line>(|| (line(), Arc::new(PointLoader::new(vec![(0.0, 1.0)], 2)), Box::new(())));
     }
 
     #[test]

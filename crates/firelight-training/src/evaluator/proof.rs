@@ -8,6 +8,7 @@ use burn::data::dataloader::DataLoader;
 use burn::module::Module;
 use burn::train::InferenceStep;
 
+use crate::evaluate::needs_all;
 use crate::{Evaluation, Evaluator, StepOutput, Threads, ThreadsOptions, measure_on};
 
 /// A model, all batches, and what makes scores of them.
@@ -18,7 +19,7 @@ type Measured = (Evaluation, Vec<f64>);
 
 /// Checks, in the tests of a [`SharedEvaluator`](crate::SharedEvaluator), that two and three ranks find the loss and the scores of one process
 /// to the bit, and returns these. `needed` makes what a rank needs: a model, a loader of several batches, and an
-/// evaluator. The ranks are [`Threads`].
+/// evaluator that is [`Shared`](crate::Shared). The ranks are [`Threads`].
 ///
 /// ```
 /// # fn of<M>(model: &M, loader: &std::sync::Arc<dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>>)
@@ -31,11 +32,15 @@ type Measured = (Evaluation, Vec<f64>);
 /// ```
 ///
 /// # Panics
-/// If a rank finds something else, or fails.
+/// If a rank finds something else, or fails, and if nothing would be shared: of one batch, or by an evaluator that sees all batches on every
+/// rank.
 pub fn assert_shared<M>(needed: impl Fn() -> Needed<M>) -> Measured
 where
     M: Module + InferenceStep<Output: StepOutput> + 'static,
 {
+    let (_, loader, mut evaluator) = needed();
+    assert!(loader.iter().take(2).count() == 2, "one batch cannot be shared");
+    assert!(!needs_all(evaluator.as_mut()), "the evaluator is not Shared: every rank evaluates all batches");
     let expected = on_threads(1, &needed).remove(0);
     for world in [2, 3] {
         for (rank, found) in on_threads(world, &needed).into_iter().enumerate() {
