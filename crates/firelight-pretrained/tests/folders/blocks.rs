@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{Init, ParamBuilder, WeightInit, weights_of};
+use firelight_kernels::Difference;
 use firelight_language::{LanguageModel, LanguageModelConfig, TextGenerator};
 use firelight_pretrained::{
     AutoModel, HubFolder, PublishedModel, Structure, Weights, describe, export_gguf, run_folder, run_folder_of_floats,
@@ -93,9 +94,8 @@ fn imports(file: &Path, home: &Path) -> (ModelFolder, BTreeMap<String, String>) 
     let in_blocks = weights_of(&model).into_iter().filter_map(|weight| Some((weight.path, weight.format?)));
     let named: BTreeMap<String, String> = in_blocks.map(|(path, format)| (path, format.name().into())).collect();
     assert_eq!(named, formats);
-    let largest = expected.iter().fold(0.0_f32, |largest, logit| largest.max(logit.abs()));
-    let apart = found.iter().zip(&expected).fold(0.0_f32, |most, (found, expected)| most.max((found - expected).abs()));
-    assert!(apart > 0.0 && apart < 0.03 * largest, "{}: {apart} of {largest}", file.display());
+    let apart = Difference::between(&found, &expected);
+    assert!(apart.absolute > 0.0 && apart.absolute < 0.03 * apart.largest, "{}: {apart:?}", file.display());
     // A program that takes the weights of the file has them as floats.
     let AutoModel::Language(loaded) = published.load(&Device::flex()).unwrap() else { panic!("no language model") };
     assert!(weights_of(&loaded).iter().all(|weight| weight.format.is_none()));
