@@ -16,7 +16,7 @@ const PACKAGES: &str = "-p firelight-kernels -p firelight-data";
 /// What Miri, which is some thousand times slower than the program itself, can do in minutes: views of matrices and of tensors,
 /// their products, buffers that are not cleared, and attention forward and backward on one tile.
 const SMALL_TESTS: &str = "flex::product::tests::a_ flex::tests::sums linear::tests::constants_need_no_gradient \
-                           attention::fused_tests::documents_by_hand attention::tests::a_fully_hidden_query";
+                           attention::fused_tests::documents_and_chunks_by_hand attention::tests::a_fully_hidden_query";
 
 const FEWER_PASSES: &str = r#"profile.dev.package."*".opt-level=1"#;
 
@@ -84,6 +84,18 @@ mod tests {
 
     fn words(command: &Command) -> String {
         command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_tests_under_miri_are_those_of_the_kernels() {
+        let files = ["flex/product.rs", "flex/mod.rs", "linear/mod.rs", "attention/fused_tests.rs", "attention/mod.rs"];
+        assert_eq!(SMALL_TESTS.split_whitespace().count(), files.len());
+        let folder = workspace_root().join("crates/firelight-kernels/src");
+        for (filter, file) in SMALL_TESTS.split_whitespace().zip(files) {
+            let name = filter.rsplit("::").next().unwrap_or(filter);
+            let text = std::fs::read_to_string(folder.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
+            assert!(text.contains(&format!("fn {name}")), "no test `{filter}` in {file}");
+        }
     }
 
     #[test]
