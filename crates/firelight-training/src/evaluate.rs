@@ -63,7 +63,7 @@ where
     measure_on(model, loader, evaluator, Arc::new(Alone))
 }
 
-/// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same bytes as one process on a CPU. Each rank calls it with
+/// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same loss and scores as one process, to the bit on a CPU. Each rank calls it with
 /// a model of its own and a loader of all batches, and gets the result of all. The ranks first compare weights and number of items.
 ///
 /// ```no_run
@@ -78,7 +78,7 @@ where
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
 pub fn evaluate_on<M>(
     model: &M,
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,

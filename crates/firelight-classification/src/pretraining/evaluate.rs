@@ -36,7 +36,7 @@ pub fn evaluate_masked(
     evaluate_masked_on(folder, checkpoint, data, device, Arc::new(Alone))
 }
 
-/// Evaluates like [`evaluate_masked`] on several ranks, which share the batches: the same bytes as one process on a CPU. Each rank calls it, and
+/// Evaluates like [`evaluate_masked`] on several ranks, which share the batches: the same loss and scores as one process, to the bit on a CPU. Each rank calls it, and
 /// finds the same.
 ///
 /// ```no_run
@@ -55,7 +55,7 @@ pub fn evaluate_masked(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate_masked`], and if ranks have other models or data, or one of them has failed or does not come in time.
+/// As [`evaluate_masked`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
 pub fn evaluate_masked_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,

@@ -45,7 +45,7 @@ pub fn evaluate(
     evaluate_on(folder, checkpoint, asked, device, Arc::new(Alone))
 }
 
-/// Evaluates like [`evaluate`] on several ranks, which take the windows in turn: the same bytes as one process on a CPU. Each rank calls it.
+/// Evaluates like [`evaluate`] on several ranks, which take the windows in turn: the same loss and scores as one process, to the bit on a CPU. Each rank calls it.
 ///
 /// ```no_run
 /// use firelight_language::evaluate_on;
@@ -64,7 +64,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,

@@ -32,7 +32,7 @@ pub fn evaluate(
     evaluate_on(folder, checkpoint, data, device, Arc::new(Alone))
 }
 
-/// Evaluates like [`evaluate`] on several ranks, which share the batches: the same bytes as one process on a CPU. Each rank calls it, and
+/// Evaluates like [`evaluate`] on several ranks, which share the batches: the same loss and scores as one process, to the bit on a CPU. Each rank calls it, and
 /// finds the same.
 ///
 /// ```no_run
@@ -51,7 +51,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or data, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,

@@ -52,7 +52,7 @@ pub fn evaluate_captions(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate_captions`], and if ranks have other models or data, or one of them has failed or does not come in time.
+/// As [`evaluate_captions`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
 pub fn evaluate_captions_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
