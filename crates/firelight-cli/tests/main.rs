@@ -15,6 +15,7 @@ mod evaluate;
 mod experiments;
 mod explain;
 mod generate;
+mod heads;
 mod inspect;
 #[cfg(unix)]
 mod interruption;

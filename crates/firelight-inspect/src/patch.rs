@@ -1,7 +1,5 @@
 //! Activation patching between two texts: which token of which layer carries what makes the answer differ.
 
-use std::fmt::Write;
-
 use burn::tensor::Tensor;
 use firelight_core::Pass;
 use firelight_core::inspect::{Columns, restoration};
@@ -10,10 +8,10 @@ use maud::{PreEscaped, html};
 use serde_json::{Value, json};
 
 use crate::head_table::layer_of;
-use crate::labels::{escaped, shown};
+use crate::labels::shown;
 use crate::page::frame;
-use crate::scale::colour;
-use crate::svg;
+use crate::scale::step;
+use crate::svg::{self, Drawing};
 use crate::terminal::{WIDTH, fitted, push_line, wide};
 use crate::text_model::{ReadText, TextModel, lacking};
 
@@ -140,8 +138,12 @@ impl PatchGrid {
         })
     }
 
-    /// As a picture: the darker, the more comes back. Shares below 0 and above 1 have the colours of the ends, and their numbers.
+    /// As a picture: the stronger the colour, the more comes back. Shares below 0 and above 1 have the colours of the ends, and their numbers.
     pub fn to_svg(&self) -> String {
+        self.drawing().to_file()
+    }
+
+    fn drawing(&self) -> Drawing {
         let [clean, corrupted] = self.differences;
         let columns: Vec<String> = self.columns().iter().map(|label| svg::shortened(label)).collect();
         let ([width, height], top) = (BOX, TITLE + 8 * svg::longest(&columns));
@@ -160,7 +162,7 @@ impl PatchGrid {
             }
         }
         let across = (ROOM + columns.len() * width + 8).max(16 + 8 * title.chars().count());
-        svg::document(across, top + self.layers.len() * height + 8, &body)
+        Drawing { size: [across, top + self.layers.len() * height + 8], body }
     }
 
     /// As one file of HTML that loads nothing: the picture, with its numbers under the pointer.
@@ -168,7 +170,7 @@ impl PatchGrid {
         let hint = "A row is a layer, a column a token. 1: this token behind this layer carries all that makes the answer differ.";
         let body = html! {
             p.hint { (hint) }
-            div style="overflow: auto" { (PreEscaped(self.to_svg())) }
+            div style="overflow: auto" { (PreEscaped(self.drawing().to_element())) }
         };
         frame(title, "", &body)
     }
@@ -176,17 +178,9 @@ impl PatchGrid {
 
 /// A share as a colour and as a number that can be read on it.
 fn square(body: &mut String, [x, y]: [usize; 2], share: f64, place: &str) {
-    let ([width, height], fill) = (BOX, svg::hex(colour(share as f32)));
-    let ink = if share > 0.5 { "#ffffff" } else { "#222222" };
-    let (told, label) = (escaped(&format!("{place}: {share:.3}")), number(share));
-    // Writing into a string cannot fail.
-    let _ = writeln!(
-        body,
-        "<g><title>{told}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\"/>\
-         <text x=\"{}\" y=\"{}\" text-anchor=\"middle\" fill=\"{ink}\">{label}</text></g>",
-        x + width / 2,
-        y + 17
-    );
+    let (width, step) = (BOX[0], step(share.clamp(0.0, 1.0) as f32));
+    svg::field(body, step, [x, y], BOX, &format!("{place}: {share:.3}"));
+    svg::number(body, step, [x + width / 2, y + 17], &number(share));
 }
 
 /// A share in at most six characters.
@@ -238,10 +232,10 @@ fn difference(model: &TextModel, text: &ReadText, [answer, wrong]: [u32; 2], pas
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn grid(tokens: usize) -> PatchGrid {
+    pub(crate) fn grid(tokens: usize) -> PatchGrid {
         let token = |place: usize| if place == 1 { "</a>".to_string() } else { " a".to_string() };
         let clean: Vec<String> = (0..tokens).map(token).collect();
         let mut corrupted = clean.clone();

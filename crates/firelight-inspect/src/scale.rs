@@ -2,9 +2,30 @@
 //!
 //! The steps are those of OKLCH (Ottosson 2020, <https://bottosson.github.io/posts/oklab/>) at hue 255, in sRGB. On light paper from
 //! lightness 0.985 down to 0.27, on dark from 0.22 up to 0.96: what weighs most stands out most.
+//!
+//! Drawings have a step of [`STEPS`] for each field, by whose [`class`] a dark screen colours it anew.
 
-/// A colour in sRGB.
-pub(crate) type Colour = [u8; 3];
+use firelight_storage::palette::{Colour, Ground};
+
+/// Steps of colour on either side of 0.
+pub(crate) const STEPS: i32 = 16;
+
+/// From these steps on a number is read better in white on light paper, and in black on a dark screen, where fields are the lighter the deeper
+/// they are.
+const WHITE_FROM: i32 = 10;
+const BLACK_FROM: i32 = 8;
+
+const WHITE: Colour = [255; 3];
+const BLACK: Colour = [0; 3];
+
+/// What tokens stand on in turns, on light paper and on a dark screen. They are the colours of Okabe and Ito 2008
+/// (<https://jfly.uni-koeln.de/color/>), lightened and darkened: people with any form of colour blindness tell neighbours apart.
+pub(crate) const TOKENS: [[Colour; 2]; 4] = [
+    [[207, 232, 250], [29, 79, 115]],
+    [[251, 224, 181], [110, 74, 18]],
+    [[191, 232, 218], [13, 90, 69]],
+    [[248, 242, 180], [92, 85, 20]],
+];
 
 /// From no weight to the whole of it, on light paper.
 pub(crate) const LIGHT: [Colour; 9] = [
@@ -58,27 +79,44 @@ const WARM_DARK: [Colour; 9] = [
     [252, 239, 230],
 ];
 
-/// What colours stand on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paper {
-    Light,
-    Dark,
-}
-
 /// The colour of a share from -1 to 1: blue above 0, orange below it.
-pub(crate) fn signed_colour(share: f32, paper: Paper) -> Colour {
-    let steps = match (paper, share < 0.0) {
-        (Paper::Light, false) => &LIGHT,
-        (Paper::Light, true) => &WARM_LIGHT,
-        (Paper::Dark, false) => &DARK,
-        (Paper::Dark, true) => &WARM_DARK,
+pub(crate) fn signed_colour(share: f32, ground: Ground) -> Colour {
+    let steps = match (ground, share < 0.0) {
+        (Ground::Light, false) => &LIGHT,
+        (Ground::Light, true) => &WARM_LIGHT,
+        (Ground::Dark, false) => &DARK,
+        (Ground::Dark, true) => &WARM_DARK,
     };
     between(steps, share.abs())
 }
 
-/// The colour of a share from 0 to 1 on light paper.
-pub(crate) fn colour(share: f32) -> Colour {
-    between(&LIGHT, share)
+/// The step of a share from -1 to 1.
+pub(crate) fn step(share: f32) -> i32 {
+    (share.clamp(-1.0, 1.0) * STEPS as f32).round() as i32
+}
+
+/// The class of the fields of a step.
+pub(crate) fn class(step: i32) -> String {
+    if step < 0 { format!("b{}", -step) } else { format!("a{step}") }
+}
+
+pub(crate) fn step_colour(step: i32, ground: Ground) -> Colour {
+    signed_colour(step as f32 / STEPS as f32, ground)
+}
+
+/// The class of the numbers on the fields of a step.
+pub(crate) fn number_class(step: i32) -> &'static str {
+    if step.abs() < BLACK_FROM { "off" } else { "on" }
+}
+
+/// The colour of the numbers on the fields of a step.
+pub(crate) fn number_colour(step: i32, ground: Ground) -> Colour {
+    match ground {
+        Ground::Light if step.abs() < WHITE_FROM => BLACK,
+        Ground::Light => WHITE,
+        Ground::Dark if step.abs() < BLACK_FROM => WHITE,
+        Ground::Dark => BLACK,
+    }
 }
 
 fn between(steps: &[Colour; 9], share: f32) -> Colour {
@@ -92,34 +130,26 @@ fn between(steps: &[Colour; 9], share: f32) -> Colour {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use firelight_storage::palette::{contrast, luminance};
 
-    /// The relative luminance of sRGB (WCAG 2.1), which grows with lightness.
-    pub(crate) fn luminance(colour: Colour) -> f64 {
-        let linear = |channel: u8| match f64::from(channel) / 255.0 {
-            value if value <= 0.04045 => value / 12.92,
-            value => ((value + 0.055) / 1.055).powf(2.4),
-        };
-        0.2126 * linear(colour[0]) + 0.7152 * linear(colour[1]) + 0.0722 * linear(colour[2])
-    }
+    const GROUNDS: [Ground; 2] = [Ground::Light, Ground::Dark];
 
     #[test]
     fn the_ends_and_the_middle_between_two_steps() {
+        let colour = |share| signed_colour(share, Ground::Light);
         assert_eq!([colour(0.0), colour(1.0), colour(7.0)], [LIGHT[0], LIGHT[8], LIGHT[8]]);
         // By hand: (247 + 199) / 2, (250 + 223) / 2 and (255 + 254) / 2, halves away from 0.
         assert_eq!(colour(1.0 / 16.0), [223, 237, 255]);
+        assert_eq!([-1.0, -0.04, 0.0, 0.5, 9.0].map(|share| class(step(share))), ["b16", "b1", "a0", "a8", "a16"]);
     }
 
     #[test]
     fn lightness_alone_tells_the_order() {
         assert!(LIGHT.windows(2).all(|pair| luminance(pair[0]) > luminance(pair[1])));
         assert!(DARK.windows(2).all(|pair| luminance(pair[0]) < luminance(pair[1])));
-        let contrast = |scale: [Colour; 9]| {
-            let [a, b] = [scale[0], scale[8]].map(luminance);
-            (a.max(b) + 0.05) / (a.min(b) + 0.05)
-        };
-        assert!(contrast(LIGHT) > 7.0 && contrast(DARK) > 7.0);
+        assert!(contrast(LIGHT[0], LIGHT[8]) > 7.0 && contrast(DARK[0], DARK[8]) > 7.0);
     }
 
     #[test]
@@ -130,7 +160,27 @@ pub(crate) mod tests {
                 assert!(warm[0] > warm[2] && cold[2] > cold[0], "{cold:?} {warm:?}");
             }
         }
-        assert_eq!(signed_colour(-1.0, Paper::Light), WARM_LIGHT[8]);
-        assert_eq!([signed_colour(0.5, Paper::Light), signed_colour(0.5, Paper::Dark)], [LIGHT[4], DARK[4]]);
+        assert_eq!(signed_colour(-1.0, Ground::Light), WARM_LIGHT[8]);
+        assert_eq!(GROUNDS.map(|ground| signed_colour(0.5, ground)), [LIGHT[4], DARK[4]]);
+    }
+
+    /// WCAG 2.2 asks for 4.5 to 1.
+    #[test]
+    fn numbers_can_be_read_on_every_field() {
+        let ratio = |step, ground| contrast(number_colour(step, ground), step_colour(step, ground));
+        for ground in GROUNDS {
+            assert!((-STEPS..=STEPS).all(|step| ratio(step, ground) > 4.5), "{ground:?}");
+            // Nothing and the strongest colour, to a tenth.
+            let ends = [0, STEPS].map(|step| (10.0 * ratio(step, ground)).round() / 10.0);
+            assert_eq!(ends, if ground == Ground::Light { [20.1, 15.1] } else { [17.3, 18.8] });
+        }
+    }
+
+    #[test]
+    fn the_words_of_tokens_can_be_read() {
+        for (place, ground) in GROUNDS.into_iter().enumerate() {
+            let ink = ground.palette().ink;
+            assert!(TOKENS.iter().all(|colours| contrast(ink, colours[place]) > 4.5), "{ground:?}");
+        }
     }
 }

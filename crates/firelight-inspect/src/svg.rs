@@ -1,13 +1,17 @@
-//! Maps as SVG, on white: one with its tokens, or a grid of small ones.
+//! The frame of every drawing in SVG, and maps in it: one with its tokens, or a grid of small ones.
+//!
+//! Drawings have the colours of light paper in their attributes, and classes by which a style colours them for a dark screen. A reader that knows
+//! no style sees light paper.
 
 use std::fmt::Write;
 
 use firelight_data::{Image, ImageShape};
+use firelight_storage::palette::{Ground, hex, on_dark_screen};
 
 use crate::labels::{escaped, shown};
 use crate::maps::{AttentionMaps, Map};
 use crate::page::base64;
-use crate::scale::{Colour, colour};
+use crate::scale::{STEPS, TOKENS, class, number_class, number_colour, signed_colour, step, step_colour};
 
 /// Pixels of the side of a weight, and of the letters beside it.
 const CELL: usize = 16;
@@ -41,15 +45,87 @@ pub fn svg(maps: &[AttentionMaps]) -> String {
         [(of, map)] => one(of, map),
         _ => grids(maps),
     }
+    .to_file()
 }
 
-/// A drawing of this size; `body` is what stands on the paper.
-pub(crate) fn document(width: usize, height: usize, body: &str) -> String {
-    format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         font-family=\"sans-serif\" font-size=\"{LETTERS}\" fill=\"#222222\">\n<rect width=\"{width}\" height=\"{height}\" \
-         fill=\"#ffffff\"/>\n{body}</svg>\n"
-    )
+/// A drawing: its size in pixels, and what stands on the paper.
+pub(crate) struct Drawing {
+    pub(crate) size: [usize; 2],
+    pub(crate) body: String,
+}
+
+impl Drawing {
+    /// As a file, with its own style.
+    pub(crate) fn to_file(&self) -> String {
+        self.framed(&format!("<style>\n{}</style>\n", dark_style()))
+    }
+
+    /// As an element of a page, whose style colours it.
+    pub(crate) fn to_element(&self) -> String {
+        self.framed("")
+    }
+
+    fn framed(&self, style: &str) -> String {
+        let ([width, height], body, palette) = (self.size, &self.body, Ground::Light.palette());
+        let [ink, paper] = [palette.ink, palette.paper].map(hex);
+        format!(
+            "<svg class=\"drawing\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
+             viewBox=\"0 0 {width} {height}\" font-family=\"sans-serif\" font-size=\"{LETTERS}\" fill=\"{ink}\">\n{style}\
+             <rect class=\"paper\" width=\"{width}\" height=\"{height}\" fill=\"{paper}\"/>\n{body}</svg>\n"
+        )
+    }
+}
+
+/// What colours all drawings on a dark screen, where they show the images that are made for it.
+pub(crate) fn dark_style() -> String {
+    let (ground, palette) = (Ground::Dark, Ground::Dark.palette());
+    let numbers = [0, STEPS].map(|step| (number_class(step).to_string(), number_colour(step, ground)));
+    let tokens = TOKENS.iter().enumerate().map(|(place, colours)| (format!("t{place}"), colours[ground as usize]));
+    let fields = (-STEPS..=STEPS).map(|step| (class(step), step_colour(step, ground)));
+    let paper = ("paper".to_string(), palette.paper);
+    let mut rules = format!("  .drawing {{ fill: {}; }}\n", hex(palette.ink));
+    for (class, colour) in std::iter::once(paper).chain(numbers).chain(tokens).chain(fields) {
+        // Writing into a string cannot fail.
+        let _ = writeln!(rules, "  .drawing .{class} {{ fill: {}; }}", hex(colour));
+    }
+    on_dark_screen(&format!("{rules}  .drawing .light {{ display: none; }}\n  .drawing .dark {{ display: inline; }}\n"))
+}
+
+/// A field of a step, which tells what it stands for under the pointer.
+pub(crate) fn field(body: &mut String, step: i32, [x, y]: [usize; 2], [width, height]: [usize; 2], told: &str) {
+    let (class, fill, told) = (class(step), hex(step_colour(step, Ground::Light)), escaped(told));
+    // Writing into a string cannot fail.
+    let _ = writeln!(
+        body,
+        "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\">\
+         <title>{told}</title></rect>"
+    );
+}
+
+/// A number that can be read on the field of its step, around `x`.
+pub(crate) fn number(body: &mut String, step: i32, [x, y]: [usize; 2], number: &str) {
+    let (class, fill) = (number_class(step), hex(number_colour(step, Ground::Light)));
+    let place = format!("class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\" fill=\"{fill}\"");
+    text(body, &format!("{place} pointer-events=\"none\""), number);
+}
+
+/// A pixel for each number, enlarged without smoothing: an image for light paper, and one that a dark screen shows instead.
+pub(crate) fn images(
+    body: &mut String,
+    [x, y]: [usize; 2],
+    [width, height]: [usize; 2],
+    title: &str,
+    pixels: impl Fn(Ground) -> Image,
+) {
+    for (ground, shown) in [(Ground::Light, "class=\"light\""), (Ground::Dark, "class=\"dark\" display=\"none\"")] {
+        let (source, title) = (base64(&pixels(ground).to_png()), escaped(title));
+        // Writing into a string cannot fail.
+        let _ = writeln!(
+            body,
+            "<image {shown} x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" preserveAspectRatio=\"none\" \
+             style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{source}\"><title>{title}</title></image>"
+        );
+    }
 }
 
 pub(crate) fn text(body: &mut String, attributes: &str, label: &str) {
@@ -58,7 +134,7 @@ pub(crate) fn text(body: &mut String, attributes: &str, label: &str) {
 }
 
 /// One map with its tokens: those that read on the left, those that are read above.
-fn one(of: &AttentionMaps, map: &Map) -> String {
+fn one(of: &AttentionMaps, map: &Map) -> Drawing {
     let [rows, columns] = [&of.queries, &of.keys].map(|tokens| labels(tokens));
     let [left, above] = [&rows, &columns].map(|labels| GAP + WIDE * longest(labels));
     let top = HEADING + above;
@@ -76,7 +152,7 @@ fn one(of: &AttentionMaps, map: &Map) -> String {
     }
     cells(&mut body, (rows.as_slice(), columns.as_slice()), map, [left, top]);
     let width = (left + columns.len() * CELL + GAP).max(GAP + WIDE * title.chars().count());
-    document(width, top + rows.len() * CELL + GAP, &body)
+    Drawing { size: [width, top + rows.len() * CELL + GAP], body }
 }
 
 /// A square for each weight, which tells query, key and weight under the pointer.
@@ -85,18 +161,15 @@ fn cells(body: &mut String, (rows, columns): (&[String], &[String]), map: &Map, 
     for (row, query) in rows.iter().enumerate() {
         for (column, key) in columns.iter().enumerate() {
             let weight = map.at(row, column);
-            let (x, y, fill) = (left + column * CELL, top + row * CELL, hex(shade(weight, largest)));
-            let told = escaped(&format!("{query} \u{2192} {key}: {weight:.3}"));
-            let _ = writeln!(
-                body,
-                "<rect x=\"{x}\" y=\"{y}\" width=\"{CELL}\" height=\"{CELL}\" fill=\"{fill}\"><title>{told}</title></rect>"
-            );
+            let place = [left + column * CELL, top + row * CELL];
+            let told = format!("{query} \u{2192} {key}: {weight:.3}");
+            field(body, step(share(weight, largest)), place, [CELL; 2], &told);
         }
     }
 }
 
 /// Small maps of all kinds, one kind below the other.
-fn grids(maps: &[AttentionMaps]) -> String {
+fn grids(maps: &[AttentionMaps]) -> Drawing {
     let (mut body, mut top, mut width) = (String::new(), 0, 0);
     for of in maps {
         text(&mut body, &format!("x=\"{GAP}\" y=\"{}\"", top + HEADING - GAP), of.kind.title());
@@ -104,13 +177,15 @@ fn grids(maps: &[AttentionMaps]) -> String {
         let [height, wide] = small([of.queries.len(), of.keys.len()]);
         for heads in of.layers.iter().filter(|heads| !heads.is_empty()) {
             for (place, map) in heads.iter().enumerate() {
-                small_map(&mut body, map, [GAP + place * (wide + GAP), top], [height, wide]);
+                let title = format!("layer {}, head {}", map.layer, map.head);
+                let left = GAP + place * (wide + GAP);
+                images(&mut body, [left, top], [wide, height], &title, |ground| pixels(map, ground));
             }
             top += height + GAP;
             width = width.max(GAP + heads.len() * (wide + GAP));
         }
     }
-    document(width.max(240), top + GAP, &body)
+    Drawing { size: [width.max(240), top + GAP], body }
 }
 
 /// Height and width of a small map, in the proportion of its queries and keys.
@@ -119,30 +194,15 @@ fn small([queries, keys]: [usize; 2]) -> [usize; 2] {
     [queries, keys].map(|tokens| (tokens * SMALL / longer).max(4))
 }
 
-/// A pixel for each weight, enlarged without smoothing.
-fn small_map(body: &mut String, map: &Map, [x, y]: [usize; 2], [height, width]: [usize; 2]) {
-    let source = base64(&pixels(map).to_png());
-    let (layer, head) = (map.layer, map.head);
-    let _ = writeln!(
-        body,
-        "<image x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" preserveAspectRatio=\"none\" \
-         style=\"image-rendering:pixelated\" href=\"data:image/png;base64,{source}\"><title>layer {layer}, head {head}</title></image>"
-    );
-}
-
 /// A map as an image of a pixel for each weight.
-pub(crate) fn pixels(map: &Map) -> Image {
+pub(crate) fn pixels(map: &Map, ground: Ground) -> Image {
     let (shape, largest) = (ImageShape::new(3, map.shape()), map.largest());
-    Image::from_fn(shape, |channel, row, column| shade(map.at(row, column), largest)[channel])
+    Image::from_fn(shape, |channel, row, column| signed_colour(share(map.at(row, column), largest), ground)[channel])
 }
 
-/// The colour of a weight in a map of this largest one.
-fn shade(weight: f32, largest: f32) -> Colour {
-    colour(if largest > 0.0 { weight / largest } else { 0.0 })
-}
-
-pub(crate) fn hex([red, green, blue]: Colour) -> String {
-    format!("#{red:02x}{green:02x}{blue:02x}")
+/// A weight as a share of the largest one of its map.
+fn share(weight: f32, largest: f32) -> f32 {
+    if largest > 0.0 { weight / largest } else { 0.0 }
 }
 
 /// Tokens that can be seen, none of them too long.
@@ -182,14 +242,64 @@ mod tests {
     #[test]
     fn several_maps_are_small_ones_in_rows() {
         let found = svg(&[three_tokens(2), three_tokens(2)]);
-        assert_eq!((found.matches("<image").count(), found.matches("decoder self-attention").count()), (4, 2));
+        let counts = ["class=\"light\"", "class=\"dark\" display=\"none\"", "decoder self-attention"];
+        assert_eq!(counts.map(|text| found.matches(text).count()), [4, 4, 2]);
         assert!(found.contains("layer 1, head 1") && found.starts_with("<svg") && found.ends_with("</svg>\n"));
     }
 
     #[test]
     fn a_map_of_nothing_is_as_light_as_the_scale_begins() {
         let map = Map::new(0, 0, [1, 2], vec![0.0, 0.0]);
-        assert_eq!(pixels(&map).pixels(), [247, 247, 250, 250, 255, 255]);
+        assert_eq!(pixels(&map, Ground::Light).pixels(), [247, 247, 250, 250, 255, 255]);
         assert_eq!(shortened("a very long token indeed"), "a very long tok\u{2026}");
+    }
+
+    /// All colours that are written in a page or a picture.
+    fn colours_in(drawn: &str) -> Vec<String> {
+        let digits = |part: &str| part.chars().take_while(char::is_ascii_alphanumeric).collect::<String>();
+        let is_colour = |name: &String| [3, 6].contains(&name.len()) && name.chars().all(|c| c.is_ascii_hexdigit());
+        drawn.split('#').skip(1).map(digits).filter(is_colour).map(|name| format!("#{name}")).collect()
+    }
+
+    /// All colours that there are.
+    fn known() -> Vec<String> {
+        let mut all: Vec<_> = TOKENS.concat();
+        for ground in [Ground::Light, Ground::Dark] {
+            let palette = ground.palette();
+            all.extend([palette.paper, palette.ink, palette.soft, palette.line, palette.block, palette.mark]);
+            all.extend((-STEPS..=STEPS).flat_map(|step| [step_colour(step, ground), number_colour(step, ground)]));
+        }
+        all.into_iter().map(hex).collect()
+    }
+
+    #[test]
+    fn every_colour_is_of_the_palette_and_a_page_has_one() {
+        let (several, figure, grid) = ([three_tokens(2)], crate::figure::tests::three(), crate::patch::tests::grid(3));
+        let tokenizer = firelight_data::Tokenizer::train(&firelight_data::TokenizerConfig::Byte, "").unwrap();
+        let split = crate::SplitText::new(&tokenizer, "a b").unwrap();
+        let explanation = crate::Explanation { title: "none".into(), steps: Vec::new() };
+        let pictures = [svg(&[three_tokens(1)]), svg(&several), figure.to_svg(), grid.to_svg(), split.to_svg()];
+        let pages = [
+            crate::page("maps", &several),
+            figure.to_page(),
+            grid.to_page("patch"),
+            split.to_page("tokens"),
+            explanation.to_page(),
+        ];
+        let known = known();
+        for drawn in pictures.iter().chain(&pages) {
+            // Images are not made of words.
+            let words: String =
+                drawn.split("base64,").map(|part| part.split_once('"').map_or(part, |rest| rest.1)).collect();
+            let found = colours_in(&words);
+            assert!(found.len() > STEPS as usize && found.iter().all(|colour| known.contains(colour)), "{found:?}");
+            assert!(!drawn.contains("rgb(") || drawn.contains("rgb(${colour})"), "a colour of its own");
+            assert_eq!(drawn.matches("<style>").count(), 1);
+        }
+        for page in &pages {
+            let counts = [":root {", "--paper: #", "--ink: #", "--t3: #", "  .drawing .b16 {"];
+            assert_eq!(counts.map(|text| page.matches(text).count()), [2, 2, 2, 2, 1]);
+        }
+        assert_eq!(colours_in("a #grid, #fff; #12161c }"), ["#fff", "#12161c"]);
     }
 }

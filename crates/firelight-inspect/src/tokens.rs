@@ -3,35 +3,30 @@
 use std::fmt::Write;
 
 use firelight_data::Tokenizer;
+use firelight_storage::palette::{Ground, hex};
 use firelight_storage::{InputError, TaskError};
 use maud::{Markup, html};
 use serde_json::{Value, json};
 
 use crate::labels::{escaped, shown, token_labels};
 use crate::page::frame;
-use crate::svg::document;
+use crate::scale::TOKENS;
+use crate::svg::Drawing;
 use crate::terminal::{WIDTH, columns_of, fitted, padded, push_line};
 
-/// How many colours take turns. They are those of Okabe and Ito 2008 (<https://jfly.uni-koeln.de/color/>), lightened: people with any form of
-/// colour blindness tell neighbours apart.
-const COLOURS: usize = 4;
+/// How many colours take turns.
+const COLOURS: usize = TOKENS.len();
 
-/// The same in a terminal of 256 colours: sky blue, orange, green and yellow.
+/// They are these in a terminal of 256 colours: sky blue, orange, green and yellow.
 const TERMINAL: [u8; COLOURS] = [117, 215, 79, 228];
 
 const STYLE: &str = "\
 .pieces { line-height: 1.9; margin: 8px 0 20px; font-family: ui-monospace, monospace; }
 .pieces span { display: inline-block; white-space: pre; unicode-bidi: isolate; padding: 0 2px; margin-right: 1px; border-radius: 3px; }
-.t0 { background: #cfe8fa; } .t1 { background: #fbe0b5; } .t2 { background: #bfe8da; } .t3 { background: #f8f2b4; }
+.t0 { background: var(--t0); } .t1 { background: var(--t1); } .t2 { background: var(--t2); } .t3 { background: var(--t3); }
 table { border-collapse: collapse; font-family: ui-monospace, monospace; font-size: 0.85rem; }
 td, th { text-align: left; font-weight: 400; padding: 2px 12px 2px 0; border-bottom: 1px solid var(--line); white-space: pre; unicode-bidi: isolate; }
-@media (prefers-color-scheme: dark) {
-  .t0 { background: #1d4f73; } .t1 { background: #6e4a12; } .t2 { background: #0d5a45; } .t3 { background: #5c5514; }
-}
 ";
-
-/// The same colours on white paper.
-const PAPER: [&str; COLOURS] = ["#cfe8fa", "#fbe0b5", "#bfe8da", "#f8f2b4"];
 
 /// Pixels of a picture: its width, the height of a line, a column of letters, and the room around.
 const WHOLE: usize = 800;
@@ -144,11 +139,12 @@ impl SplitText {
             if x > GAP && x + width > WHOLE - GAP {
                 [x, y] = [GAP, y + LINE];
             }
-            let (told, piece, fill) = (escaped(&token.told()), escaped(&piece), PAPER[place % COLOURS]);
+            let (told, piece, class) = (escaped(&token.told()), escaped(&piece), place % COLOURS);
+            let fill = hex(TOKENS[class][Ground::Light as usize]);
             // Writing into a string cannot fail.
             let _ = writeln!(
                 body,
-                "<g><title>{told}</title><rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{fill}\"/>\
+                "<g><title>{told}</title><rect class=\"t{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{fill}\"/>\
                  <text x=\"{}\" y=\"{}\" font-family=\"monospace\" font-size=\"13\">{piece}</text></g>",
                 LINE - 4,
                 x + 3,
@@ -158,7 +154,7 @@ impl SplitText {
         }
         y += LINE;
         crate::svg::text(&mut body, &format!("x=\"{GAP}\" y=\"{}\"", y + 12), &self.counts());
-        document(WHOLE, y + LINE, &body)
+        Drawing { size: [WHOLE, y + LINE], body }.to_file()
     }
 
     /// As one file of HTML that loads nothing: the pieces, and a table of all tokens.

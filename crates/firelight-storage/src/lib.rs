@@ -4,6 +4,7 @@
 //!
 //! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move; [`open_file`],
 //!   [`read_file`] and [`read_text_file`] read one. Both refuse what is no regular file, and follow symbolic links.
+//! - [`palette`] has the colours of the pages and pictures that several crates write.
 //! - [`shortened`] and [`listed`] are how messages quote what files and users wrote.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
 //!   of another shape or type is an error that lists it.
@@ -42,6 +43,7 @@ mod input_error;
 mod learnt;
 mod listing;
 mod lock;
+pub mod palette;
 mod parameters;
 mod quote;
 mod task_error;

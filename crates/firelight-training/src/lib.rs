@@ -46,6 +46,7 @@ pub mod experiments;
 mod fit;
 mod freeze;
 mod gradients;
+mod ground;
 mod init;
 mod loss;
 pub mod metrics;

@@ -6,6 +6,7 @@ use std::ops::Range;
 use plotters::prelude::*;
 
 use crate::ScheduleConfig;
+use crate::ground::{INK, LINE as GRID, PAPER, SOFT, styled, written};
 
 /// Width and height of a chart in pixels.
 const SIZE: (u32, u32) = (760, 300);
@@ -26,7 +27,7 @@ const TICKS: usize = 10;
 const POINTS: usize = 1500;
 
 /// Colours that also colour-blind readers tell apart (Okabe and Ito 2008).
-const COLOURS: [RGBColor; 6] = [
+pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
@@ -74,12 +75,12 @@ impl Chart {
     /// assert!(chart.to_svg().starts_with("<svg"));
     /// ```
     pub fn to_svg(&self) -> String {
-        self.svg(true)
+        styled(&self.svg(true))
     }
 
     /// The same with a horizontal axis from the first point to the last, of numbers that count nothing.
     pub fn to_svg_of_points(&self) -> String {
-        self.svg(false)
+        styled(&self.svg(false))
     }
 
     fn svg(&self, from_zero: bool) -> String {
@@ -102,7 +103,7 @@ impl Chart {
         svg: &'a mut String,
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
         let area = SVGBackend::with_string(svg, (SIZE.0, height(curves.len()))).into_drawing_area();
-        area.fill(&WHITE)?;
+        area.fill(&PAPER)?;
         let (left, right) = area.split_horizontally(SIZE.0 - LEGEND);
         let points = || curves.iter().flat_map(|curve| curve.points.iter());
         // Counts begin at 0, so that a single point stands where the run is and not in the middle of twice as long a one.
@@ -120,10 +121,10 @@ impl Chart {
             .y_label_formatter(&|value| tick(*value, up))
             .x_label_formatter(&|value| tick(*value, across))
             .light_line_style(TRANSPARENT)
-            .bold_line_style(RGBColor(226, 226, 226))
-            .axis_style(RGBColor(120, 120, 120))
-            .label_style(("sans-serif", TEXT))
-            .axis_desc_style(("sans-serif", TEXT))
+            .bold_line_style(GRID)
+            .axis_style(SOFT)
+            .label_style(letters())
+            .axis_desc_style(letters())
             .draw()?;
         for ((curve, colour), row) in curves.iter().zip(COLOURS.iter().cycle()).zip(0..) {
             chart.draw_series(LineSeries::new(curve.points.iter().copied(), colour.stroke_width(2)))?;
@@ -132,10 +133,15 @@ impl Chart {
             }
             let y = 20 + LINE as i32 * row;
             right.draw(&PathElement::new([(0, y), (40, y)], colour.stroke_width(2)))?;
-            right.draw(&Text::new(curve.name.clone(), (46, y - 7), ("sans-serif", TEXT)))?;
+            right.draw(&Text::new(curve.name.clone(), (46, y - 7), letters()))?;
         }
         area.present()
     }
+}
+
+/// The letters of a chart.
+fn letters() -> TextStyle<'static> {
+    TextStyle::from(("sans-serif", TEXT).into_font()).color(&INK)
 }
 
 /// Height of a chart, whose lines all have their names beside it.
@@ -160,19 +166,17 @@ fn height(curves: usize) -> u32 {
 pub fn draw_charts(charts: &[Chart]) -> String {
     let (mut drawn, mut below) = (String::new(), 0);
     for chart in charts {
-        drawn += &chart.to_svg_of_points().replacen("<svg ", &format!("<svg y=\"{below}\" "), 1);
+        drawn += &chart.svg(false).replacen("<svg ", &format!("<svg y=\"{below}\" "), 1);
         below += height(chart.shown().len());
     }
     let width = SIZE.0;
-    format!("<svg width=\"{width}\" height=\"{below}\" xmlns=\"http://www.w3.org/2000/svg\">\n{drawn}</svg>\n")
+    styled(&format!("<svg width=\"{width}\" height=\"{below}\" xmlns=\"http://www.w3.org/2000/svg\">\n{drawn}</svg>\n"))
 }
 
 /// The drawing with each of its lines in their dashes, which the SVG of plotters has no words for.
 fn dashed(svg: &str, curves: usize) -> String {
-    let polylines = COLOURS.map(|colour| {
-        let stroke = format!("stroke=\"#{:02X}{:02X}{:02X}\"", colour.0, colour.1, colour.2);
-        format!("<polyline fill=\"none\" opacity=\"1\" {stroke}")
-    });
+    let polylines =
+        COLOURS.map(|colour| format!("<polyline fill=\"none\" opacity=\"1\" stroke=\"{}\"", written(colour)));
     let (mut drawn, mut found) = ([0; COLOURS.len()], String::with_capacity(svg.len()));
     for line in svg.split_inclusive('\n') {
         let colour = polylines.iter().position(|polyline| line.starts_with(polyline.as_str()));
@@ -269,6 +273,23 @@ mod tests {
             assert!(svg.contains(text), "{text}: {svg}");
         }
         assert!(svg.ends_with("</svg>\n") && !svg.contains("http://localhost"));
+    }
+
+    /// WCAG 2.2 asks for 3 to 1 of lines; on white the two lightest of these are below it, and have dashes.
+    #[test]
+    fn a_chart_is_drawn_in_the_palette_and_its_lines_are_seen_on_a_dark_screen() {
+        use firelight_storage::palette::{Ground, contrast};
+        let svg = chart(vec![(0.0, 4.0), (10.0, 1.0)]);
+        let (style, drawn) = svg.split_once("</style>").unwrap();
+        assert_eq!(style.matches("@media").count(), 1);
+        let known = [PAPER, INK, SOFT, GRID, COLOURS[0]].map(written);
+        for part in drawn.split("=\"#").skip(1) {
+            let colour = format!("#{}", &part[..6]);
+            assert!(known.contains(&colour), "{colour} in {svg}");
+        }
+        let dark = Ground::Dark.palette().paper;
+        let ratios = COLOURS.map(|RGBColor(r, g, b)| (10.0 * contrast([r, g, b], dark)).round() / 10.0);
+        assert_eq!(ratios, [3.5, 4.7, 5.3, 5.9, 8.1, 7.9]);
     }
 
     #[test]

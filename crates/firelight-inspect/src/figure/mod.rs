@@ -14,6 +14,9 @@ pub(crate) const LONGEST: usize = 1024;
 /// The deepest colour of a scale of two hues.
 const DEEPEST_SIGNED: f32 = 0.75;
 
+/// Scales of at most so many steps have each of them explained.
+const EXPLAINED: usize = 12;
+
 /// Up to so many columns the numbers themselves are written into the fields.
 const NUMBERED: usize = 10;
 
@@ -69,7 +72,20 @@ impl ColourScale {
         match self {
             Self::Amount(largest) => ["0".into(), format!("{largest:.3}")],
             Self::Signed(largest) => [format!("{:.3}", -largest), format!("{largest:.3}")],
-            Self::Steps(_) => ["never".into(), "1".into()],
+            Self::Steps(steps) => ["never".into(), format!("after 1 layer; the fainter, the later, up to {steps}")],
+        }
+    }
+
+    /// Each number of a scale of few steps, with what it means.
+    fn meanings(self) -> Option<Vec<(f64, String)>> {
+        let later = |step: usize| (step as f64, step.to_string());
+        match self {
+            Self::Steps(1) => Some(vec![(0.0, "hidden".into()), (1.0, "seen".into())]),
+            Self::Steps(steps) if steps <= EXPLAINED => {
+                let first = [(0.0, "never".into()), (1.0, "after 1 layer".into())];
+                Some(first.into_iter().chain((2..=steps).map(later)).collect())
+            }
+            _ => None,
         }
     }
 }
@@ -203,9 +219,9 @@ impl Figure {
         terminal::text(self)
     }
 
-    /// As a picture on white, which tells each number under the pointer where there are at most 4,096 of them in a map.
+    /// As a picture, which tells each number under the pointer where there are at most 4,096 of them in a map: light, or dark where the screen is.
     pub fn to_svg(&self) -> String {
-        svg::svg(self)
+        svg::drawing(self).to_file()
     }
 
     /// As one file of HTML that loads nothing, light or dark as the browser is set.

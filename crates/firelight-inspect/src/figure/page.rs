@@ -1,33 +1,23 @@
-//! A figure as a page: its drawing, coloured anew where the screen is dark.
-
-use std::fmt::Write;
+//! A figure as a page.
 
 use maud::{PreEscaped, html};
 
-use super::svg::{FIELDS, STEPS, class, drawing, step_colour};
+use super::svg::{FIELDS, drawing};
 use super::{ColourScale, Figure, HeatMap};
 use crate::page::frame;
-use crate::scale::Paper;
-use crate::svg::hex;
 
-/// The colours of pages instead of those of paper; of two images one is shown.
-const STYLE: &str = "\
-.figure { overflow: auto; }
-.figure svg { fill: var(--ink); }
-.figure svg > rect:first-child { fill: var(--paper); }
-.figure .dark { display: none; }
-";
+const STYLE: &str = ".figure { overflow: auto; }\n";
 
 const POINT: &str = "Point at a field to read its number.";
 const COLOURS: &str = "Blue is above 0, orange below.";
 
 pub(super) fn page(figure: &Figure) -> String {
-    let drawn = drawing(figure, &[Paper::Light, Paper::Dark]);
+    let drawn = drawing(figure).to_element();
     let body = html! {
         @if let Some(hint) = hint(figure) { p.hint { (hint) } }
         div.figure { (PreEscaped(drawn)) }
     };
-    frame(&figure.title, &style(), &body)
+    frame(&figure.title, STYLE, &body)
 }
 
 /// What a reader is told: pixels of an image have no numbers to point at.
@@ -37,18 +27,6 @@ fn hint(figure: &Figure) -> Option<String> {
     let colours = has(|map| matches!(map.scale, ColourScale::Signed(_))).then_some(COLOURS);
     let hints: Vec<&str> = fields.into_iter().chain(colours).collect();
     (!hints.is_empty()).then(|| hints.join(" "))
-}
-
-/// What is common to all figures, and the colours of a dark screen.
-fn style() -> String {
-    let mut dark = String::new();
-    for step in -STEPS..=STEPS {
-        // Writing into a string cannot fail.
-        let _ = writeln!(dark, "  .figure .{} {{ fill: {}; }}", class(step), hex(step_colour(step, Paper::Dark)));
-    }
-    let others = "  .figure .on { fill: #000000; }\n  .figure .off { fill: #ffffff; }\n  \
-                  .figure .light { display: none; }\n  .figure .dark { display: inline; }\n";
-    format!("{STYLE}@media (prefers-color-scheme: dark) {{\n{dark}{others}}}\n")
 }
 
 #[cfg(test)]
@@ -76,7 +54,7 @@ mod tests {
         for text in ["<script", "src=\"", "href=", "https://", "@import", "url(", "<img"] {
             assert!(!page.contains(text), "{text} is in the page");
         }
-        assert!(page.contains("orange below") && page.contains(".figure .b16 { fill: #fcefe6; }"));
+        assert!(page.contains("orange below") && page.contains(".drawing .b16 { fill: #fcefe6; }"));
         assert!(page.chars().all(|character| !character.is_control() || character == '\n'));
     }
 }

@@ -1,10 +1,10 @@
 //! A figure as pixels: its maps from top to bottom, on white.
 
 use firelight_data::{Image, ImageShape};
+use firelight_storage::palette::Ground;
 
 use super::svg::pixels;
 use super::{Figure, HeatMap};
-use crate::scale::Paper;
 
 /// About how many pixels the longer side of a map has.
 const SIDE: usize = 512;
@@ -38,7 +38,7 @@ fn pixel(maps: &[Image], channel: usize, row: usize, column: usize) -> Option<u8
 
 /// A map enlarged by whole numbers, by more from top to bottom where it has few rows.
 fn large(map: &HeatMap) -> Image {
-    let (pixels, [rows, columns]) = (pixels(map, Paper::Light), map.size());
+    let (pixels, [rows, columns]) = (pixels(map, Ground::Light), map.size());
     let scale = (SIDE / rows.max(columns).max(1)).max(1);
     let high = scale.max(LEAST.div_ceil(rows.max(1)));
     let shape = ImageShape::new(3, [rows * high, columns * scale]);

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 
+use firelight_storage::palette::{Colour, DARK_SCREEN};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use serde::Serialize;
 
 use crate::labels::shown;
 use crate::maps::{AttentionMaps, Picture};
-use crate::scale::{Colour, DARK, LIGHT};
+use crate::scale::{DARK, LIGHT};
 
 /// The longer side of an image on the page, in pixels: twice that of its figure.
 const SIDE: usize = 672;
@@ -16,6 +17,8 @@ const SIDE: usize = 672;
 /// What the script reads.
 #[derive(Serialize)]
 struct Data {
+    /// The media query of a dark screen.
+    screen: &'static str,
     light: [Colour; 9],
     dark: [Colour; 9],
     kinds: Vec<Kind>,
@@ -45,7 +48,8 @@ struct Shown {
 
 /// The data as JSON without `<`, so that no token ends the element that they stand in.
 pub(super) fn json(maps: &[AttentionMaps]) -> String {
-    let data = Data { light: LIGHT, dark: DARK, kinds: maps.iter().map(kind).collect() };
+    let kinds = maps.iter().map(kind).collect();
+    let data = Data { screen: DARK_SCREEN, light: LIGHT, dark: DARK, kinds };
     json_in_html(&data)
 }
 

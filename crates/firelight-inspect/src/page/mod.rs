@@ -8,14 +8,17 @@ mod data;
 
 pub(crate) use data::{base64, json_in_html};
 
+use firelight_storage::palette::{Colour, page_style};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::maps::AttentionMaps;
+use crate::scale::TOKENS;
+use crate::svg::dark_style;
 
 /// What a page may load and run: what it holds itself.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
-/// The style that all pages share: light or dark as the browser is set.
+/// The style that all pages share, in the colours of the palette.
 const STYLE: &str = include_str!("style.css");
 
 const SCRIPT: &str = include_str!("script.js");
@@ -30,7 +33,7 @@ pub(crate) fn frame(title: &str, style: &str, body: &Markup) -> String {
                 meta http-equiv="Content-Security-Policy" content=(POLICY);
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 title { (title) }
-                style { (PreEscaped(STYLE)) (PreEscaped(style)) }
+                style { (PreEscaped(colours())) (PreEscaped(STYLE)) (PreEscaped(style)) }
             }
             body {
                 h1 { (title) }
@@ -39,6 +42,13 @@ pub(crate) fn frame(title: &str, style: &str, body: &Markup) -> String {
         }
     };
     page.into_string()
+}
+
+/// All colours of a page, light or dark as the browser is set: those of its words, and those of drawings in it.
+fn colours() -> String {
+    let names: Vec<String> = (0..TOKENS.len()).map(|place| format!("t{place}")).collect();
+    let tokens: Vec<(&str, [Colour; 2])> = names.iter().map(String::as_str).zip(TOKENS).collect();
+    format!("{}{}", page_style(&tokens), dark_style())
 }
 
 /// The maps as a page for the browser: small maps of all layers and heads; a large one with its tokens, whose weights can be read by

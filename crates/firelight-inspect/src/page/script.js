@@ -2,7 +2,7 @@
 
 // All that can be seen is made here, by text nodes and attributes alone: tokens are never read as markup.
 const data = JSON.parse(document.getElementById("data").textContent);
-const dark = matchMedia("(prefers-color-scheme: dark)");
+const dark = matchMedia(data.screen);
 const element = (id) => document.getElementById(id);
 const state = { kind: 0, map: 0, query: 0, key: 0 };
 const SVG = "http://www.w3.org/2000/svg";

@@ -3,6 +3,8 @@
 use maud::html;
 
 use super::{Axis, Grid, Summary};
+use crate::ground::{INK, LINE, PAPER, styled, written};
+use crate::plot::COLOURS;
 use crate::{Chart, Curve};
 
 /// Height of a row, in pixels.
@@ -54,21 +56,22 @@ pub(super) fn draw_rows(summaries: &[Summary], metric: &str) -> String {
     let x = |value: f64| format!("{:.1}", NAMES + MARGIN + VALUES * ((value - least) / span));
     let (width, height) = (NAMES + VALUES + 2.0 * MARGIN, ROW * (summaries.len() + 2));
     let has_values = least.is_finite();
-    html! {
-        svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height) font-family="sans-serif" font-size="14" {
-            rect width="100%" height="100%" fill="#FFFFFF" {}
+    let [paper, ink, line, mean_colour, seed] = [PAPER, INK, LINE, COLOURS[0], COLOURS[1]].map(written);
+    let drawn = html! {
+        svg xmlns="http://www.w3.org/2000/svg" width=(width) height=(height) font-family="sans-serif" font-size="14" fill=(ink) {
+            rect width="100%" height="100%" fill=(paper) {}
             text x=(NAMES + MARGIN + VALUES / 2.0) y="16" text-anchor="middle" { (metric) }
             @for (index, summary) in summaries.iter().enumerate() {
                 @let y = ROW * (index + 1) + ROW / 2;
                 text x=(NAMES) y=(y + 5) text-anchor="end" { (summary.name) }
-                line x1=(NAMES + MARGIN) x2=(NAMES + MARGIN + VALUES) y1=(y) y2=(y) stroke="#E2E2E2" {}
+                line x1=(NAMES + MARGIN) x2=(NAMES + MARGIN + VALUES) y1=(y) y2=(y) stroke=(line) {}
                 @if let Some(mean) = summary.mean {
                     @let deviation = summary.deviation.unwrap_or(0.0);
-                    line x1=(x(mean - deviation)) x2=(x(mean + deviation)) y1=(y) y2=(y) stroke="#0072B2" stroke-width="2" {}
+                    line x1=(x(mean - deviation)) x2=(x(mean + deviation)) y1=(y) y2=(y) stroke=(mean_colour) stroke-width="2" {}
                     @for value in &summary.values {
-                        circle cx=(x(*value)) cy=(y) r="3" fill="none" stroke="#D55E00" {}
+                        circle cx=(x(*value)) cy=(y) r="3" fill="none" stroke=(seed) {}
                     }
-                    circle cx=(x(mean)) cy=(y) r="5" fill="#0072B2" {}
+                    circle cx=(x(mean)) cy=(y) r="5" fill=(mean_colour) {}
                 }
             }
             @if has_values {
@@ -77,8 +80,8 @@ pub(super) fn draw_rows(summaries: &[Summary], metric: &str) -> String {
                 text x=(NAMES + MARGIN + VALUES) y=(y) text-anchor="middle" { (format!("{greatest:.4}")) }
             }
         }
-    }
-    .into_string()
+    };
+    styled(&drawn.into_string())
 }
 
 #[cfg(test)]

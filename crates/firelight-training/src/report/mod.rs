@@ -7,9 +7,11 @@ mod scale;
 
 use std::time::Duration;
 
+use firelight_storage::palette::page_style;
 use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+use crate::ground::{bare, dark_style};
 use crate::recipe;
 use crate::sessions::{Session, read_sessions};
 use crate::words::{grouped, lasting};
@@ -113,7 +115,7 @@ impl Report {
                     meta charset="utf-8";
                     meta name="viewport" content="width=device-width, initial-scale=1";
                     title { (self.title) }
-                    style { (PreEscaped(STYLE)) }
+                    style { (PreEscaped(page_style(&[]))) (PreEscaped(dark_style())) (PreEscaped(STYLE)) }
                 }
                 body {
                     h1 { (self.title) }
@@ -161,7 +163,7 @@ pub(crate) fn newest_evaluation(folder: &ModelFolder) -> Result<Option<Validatio
 }
 
 fn figure(heading: &str, svg: &str) -> Markup {
-    html! { figure { figcaption { (heading) } (PreEscaped(svg)) } }
+    html! { figure { figcaption { (heading) } (PreEscaped(bare(svg))) } }
 }
 
 fn table(facts: &[(String, String)]) -> Markup {
@@ -243,6 +245,9 @@ mod tests {
             assert!(page.contains(text), "{text} is not in {page}");
         }
         assert_eq!(page.matches("<svg").count(), 5);
+        // One palette for the words and all pictures.
+        assert_eq!(["<style", "color-scheme: dark)", "--paper: #"].map(|text| page.matches(text).count()), [1, 2, 2]);
+        assert!(!STYLE.contains('#'), "a colour that is not of the palette");
         assert!(!page.contains("src=") && !page.contains("href=") && !page.contains("@import"));
     }
 
