@@ -98,7 +98,7 @@ impl PublishedModel {
         if let Some(gguf) = self.folder.gguf() {
             return gguf.tokenizer();
         }
-        Ok(Tokenizer::of_folder(self.folder.path())?)
+        self.fitting(Tokenizer::of_folder(self.folder.path())?)
     }
 
     /// How its makers want it decoded: `generation_config.json`, or the same keys in `config.json`.
@@ -124,7 +124,8 @@ impl PublishedModel {
     /// such a folder is for inference alone: [`import_floats`](Self::import_floats) writes one to train.
     ///
     /// # Errors
-    /// If the folder is not empty, a file cannot be written, a weight is NaN or infinite, or there is no tokenizer.
+    /// If the folder is not empty, a file cannot be written, a weight is NaN or infinite, there is no tokenizer, or it knows more tokens than
+    /// the model.
     pub fn import(&self, out: impl AsRef<Path>) -> Result<ModelFolder, TaskError> {
         self.write(out.as_ref(), &self.structure.matrices())
     }
@@ -159,7 +160,8 @@ impl PublishedModel {
 
     /// Writes a run folder; `matrices` may be in blocks.
     fn write(&self, out: &Path, matrices: &[WeightEntry]) -> Result<ModelFolder, TaskError> {
-        let (tokenizer, source) = (self.own_tokenizer()?, Tokenizer::of_source(self.folder.path())?);
+        let source = self.fitting(Tokenizer::of_source(self.folder.path())?)?;
+        let tokenizer = self.own_tokenizer()?;
         let (generation, chat) = (self.generation()?, self.chat_template()?);
         if tokenizer.is_none() && self.structure.reads_text() {
             let problem =
@@ -183,6 +185,14 @@ impl PublishedModel {
 }
 
 impl PublishedModel {
+    /// A tokenizer of the folder, of whose tokens the model has a vector each.
+    fn fitting(&self, tokenizer: Option<Tokenizer>) -> Result<Option<Tokenizer>, TaskError> {
+        let Some((tokenizer, size)) = tokenizer.zip(self.structure.vocab_size()) else { return Ok(None) };
+        let tokenizer = tokenizer.without_added_from(size)?;
+        tokenizer.fits(size, &self.folder.config_path())?;
+        Ok(Some(tokenizer))
+    }
+
     /// The tokenizer, knowing what every target of a model with encoder and decoder begins and ends with.
     fn own_tokenizer(&self) -> Result<Option<Tokenizer>, TaskError> {
         let (Structure::Seq2Seq(model), Some(tokenizer)) = (&self.structure, self.tokenizer()?) else {

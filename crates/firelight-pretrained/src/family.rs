@@ -1,6 +1,6 @@
 //! The families of published models, by their `model_type`.
 
-use firelight_storage::{InputError, listed};
+use firelight_storage::{InputError, listed, shortened};
 
 use crate::families;
 use crate::{HubFolder, Keys, Structure, Table};
@@ -56,12 +56,16 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("xlm-roberta", families::roberta::describe),
 ];
 
-/// Families that are known and not read, with the reason.
+/// Families that are known and not read, with the reason. Theirs are the names that go on with `_`, such as those of their texts' part.
 const REFUSED: &[(&str, &str)] = &[
+    ("gemma3", "it reads images as well; the models of its texts alone, gemma3_text, are read"),
     ("gemma3n", "its layers have embeddings of their own and share keys and values"),
     ("gemma4", "its layers have embeddings of their own and share keys and values"),
     ("qwen3_next", "its gated delta layers are not converted yet"),
     ("qwen3_5", "its gated delta layers are not converted yet"),
+    ("qwen2_vl", "it reads images and films as well"),
+    ("qwen2_5_vl", "it reads images and films as well"),
+    ("qwen3_vl", "it reads images and films as well"),
     ("clip_text_model", "it is one tower of CLIP, of which both are read"),
     ("clip_vision_model", "it is one tower of CLIP, of which both are read"),
     ("siglip", "it pools patches by attention"),
@@ -83,18 +87,39 @@ pub fn describe(folder: &HubFolder) -> Result<Description, InputError> {
         let problem = "lacks the key `model_type`, which says of what family the model is";
         return Err(InputError::in_file(&folder.config_path(), problem).advise("download it again"));
     };
-    if let Some((_, reason)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
-        return Err(InputError::in_file(
-            &folder.config_path(),
-            format!("describes a {name}, which is not read: {reason}"),
-        ));
+    let Some((_, describe)) = FAMILIES.iter().find(|(known, _)| *known == name) else {
+        return Err(refused(folder, name));
+    };
+    let description = describe(&Keys::of(folder))?;
+    check_head(folder, &description.structure)?;
+    Ok(description)
+}
+
+/// Why a family is not read.
+fn refused(folder: &HubFolder, name: &str) -> InputError {
+    let is_of = |family: &str| name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'));
+    if let Some((_, reason)) = REFUSED.iter().find(|(family, _)| is_of(family)) {
+        let problem = format!("describes a {name}, which is not read: {reason}");
+        return InputError::in_file(&folder.config_path(), problem);
     }
-    match FAMILIES.iter().find(|(known, _)| *known == name) {
-        Some((_, describe)) => describe(&Keys::of(folder)),
-        None => {
-            let known: Vec<String> = FAMILIES.iter().map(|(name, _)| name.to_string()).collect();
-            let problem = format!("has the unknown model_type \"{name}\"");
-            Err(InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&known))))
+    let known: Vec<String> = FAMILIES.iter().map(|(name, _)| name.to_string()).collect();
+    let problem = format!("has the unknown model_type \"{name}\"");
+    InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&known)))
+}
+
+/// What writes text has one head alone, and the class is what names another: its weights would be missing or left out in silence.
+fn check_head(folder: &HubFolder, structure: &Structure) -> Result<(), InputError> {
+    let heads: &[&str] = match structure {
+        Structure::Language(_) => &["ForCausalLM", "LMHeadModel"],
+        Structure::Seq2Seq(_) => &["ForConditionalGeneration", "MTModel", "LMHeadModel"],
+        _ => return Ok(()),
+    };
+    match folder.architecture() {
+        Some(class) if !heads.iter().any(|head| class.ends_with(head)) => {
+            let problem = format!("has architectures = [\"{}\"], whose head is not read", shortened(class));
+            let advice = format!("expected a class that ends in {}", heads.join(", "));
+            Err(InputError::in_file(&folder.config_path(), problem).advise(advice))
         }
+        _ => Ok(()),
     }
 }

@@ -22,7 +22,7 @@ use firelight_vision::{
     VisionConfig, VisionModel,
 };
 
-use crate::{HubFolder, Plan, PublishedModel, Weights};
+use crate::{HubFolder, Plan, PublishedModel, Weights, locate};
 
 macro_rules! structures {
     ($($(#[doc = $doc:literal])+ $Name:ident($Config:ty) => $Model:ty, $task:expr, [$($($stack:ident).+),+], [$($adapters:tt)+];)+) => {
@@ -238,6 +238,21 @@ impl Structure {
         }
     }
 
+    /// How many tokens it has vectors of, where it reads or writes text; an encoder-decoder has one vocabulary for both.
+    pub(crate) fn vocab_size(&self) -> Option<usize> {
+        match self {
+            Self::Language(model) => Some(model.vocab_size),
+            Self::Encoder(model) => Some(model.encoder.vocab_size),
+            Self::Masked(model) => Some(model.encoder.vocab_size),
+            Self::Sequence(model) => Some(model.encoder.vocab_size),
+            Self::Token(model) => Some(model.encoder.vocab_size),
+            Self::Span(model) => Some(model.encoder.vocab_size),
+            Self::Seq2Seq(model) => Some(model.source_vocab_size.min(model.target_vocab_size)),
+            Self::ImageText(model) => Some(model.vocab_size),
+            Self::Image(_) | Self::ImageEncoder(_) => None,
+        }
+    }
+
     /// Whether it has a tokenizer.
     pub(crate) fn reads_text(&self) -> bool {
         !matches!(self, Self::Image(_) | Self::ImageEncoder(_))
@@ -263,6 +278,22 @@ impl Structure {
             model.pooler &= has("pooler.weight");
         }
     }
+}
+
+/// A model by its name on the hub, its folder or its file: see [`locate`] for what names mean, and [`AutoModel::open`].
+///
+/// ```no_run
+/// use burn::tensor::Device;
+/// use firelight_pretrained::{AutoModel, load};
+///
+/// let AutoModel::Language(model) = load("openai-community/gpt2", &Device::flex())? else { panic!("no language model") };
+/// # Ok::<(), firelight_storage::TaskError>(())
+/// ```
+///
+/// # Errors
+/// If there is no such model, it cannot be downloaded, or as [`AutoModel::open`].
+pub fn load(model: impl AsRef<Path>, device: &Device) -> Result<AutoModel, TaskError> {
+    AutoModel::open(locate(model, |_| ())?, &Checkpoint::Last, device)
 }
 
 impl AutoModel {

@@ -146,6 +146,33 @@ impl Tokenizer {
         serde_json::from_str(&text).map_err(|error| failure(error.into()))
     }
 
+    /// The same without the added tokens from the id `size` on, of which a model of `size` tokens has no vectors: models of texts are
+    /// published with the tokenizer of a larger one, which marks images, too. What such a token spells is text then. Tokens that are no added
+    /// ones stay: see [`fits`](Self::fits).
+    ///
+    /// ```
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    ///
+    /// let bytes = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    /// let tokenizer = bytes.with_special_tokens(&["<end>", "<image>"]).unwrap();
+    /// let texts = tokenizer.without_added_from(257).unwrap();
+    /// assert_eq!((texts.vocab_size(), texts.token(256).as_deref(), texts.token(257)), (257, Some("<end>"), None));
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if a part of the tokenizer has no JSON.
+    pub fn without_added_from(self, size: usize) -> Result<Self, DataError> {
+        if self.vocab_size <= size {
+            return Ok(self);
+        }
+        let mut file = self.to_json()?;
+        if let Some(added) = file["added_tokens"].as_array_mut() {
+            added.retain(|token| token["id"].as_u64().is_none_or(|id| id < size as u64));
+        }
+        let place = self.file.clone().unwrap_or_else(|| Path::new("tokenizer.json").into());
+        Ok(Self { roles: self.roles.below(size), ..Self::of_json(&file, place)? })
+    }
+
     /// Makes sure that a model of `size` tokens, which `config` describes, knows all of its tokens.
     ///
     /// # Errors
@@ -157,7 +184,7 @@ impl Tokenizer {
                 let name = self.file.as_deref().and_then(Path::file_name).unwrap_or(OsStr::new("the tokenizer"));
                 let name = name.to_string_lossy();
                 let problem = format!("is for a vocabulary of {size} tokens, but {name} beside it has {found}");
-                Err(InputError::in_file(config, problem).advise("restore the file that belongs to this run"))
+                Err(InputError::in_file(config, problem).advise("restore the tokenizer that belongs to this model"))
             }
         }
     }

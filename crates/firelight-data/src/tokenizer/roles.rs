@@ -116,6 +116,11 @@ impl Roles {
         }))
     }
 
+    /// Those of a vocabulary of `size` tokens.
+    pub(super) fn below(self, size: usize) -> Self {
+        Self(self.0.map(|id| id.filter(|&id| (id as usize) < size)))
+    }
+
     fn get(&self, role: SpecialRole) -> Option<u32> {
         self.0[role as usize]
     }

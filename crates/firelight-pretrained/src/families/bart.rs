@@ -36,10 +36,6 @@ fn description(
     keys: &Keys<'_>,
     form: impl Fn(TransformerConfig) -> TransformerConfig,
 ) -> Result<Description, InputError> {
-    let name = keys.architecture();
-    if !(name.ends_with("ForConditionalGeneration") || name.ends_with("MTModel")) {
-        return Err(keys.unfit("architectures", "a class for conditional generation: other heads are not read"));
-    }
     let d_model = keys.or("d_model", 1024)?;
     let config = Seq2SeqConfig::new(keys.need("vocab_size")?, d_model, 1, 1);
     let stack = |side: &str| -> Result<TransformerConfig, InputError> {

@@ -1,6 +1,7 @@
 //! A plan is followed: into a model, or into a file of weights as run folders have it.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::Path;
@@ -43,10 +44,12 @@ impl Plan {
         path: &Path,
         matrices: &[WeightEntry],
     ) -> Result<BTreeMap<String, BlockFormat>, StorageError> {
-        // All are looked at before the file begins: the writer below can only be given bytes.
-        self.sources.values().try_for_each(|source| source.check(weights))?;
-        let copied = self.sources.iter().map(|(path, source)| (path, Copied::of(path, source, weights, matrices)));
-        let tensors: Vec<(&String, Copied<'_>)> = copied.collect();
+        // The writer below can only be given bytes: what fails on the way is kept here.
+        let failure = Cell::new(None);
+        let mut tensors = Vec::with_capacity(self.sources.len());
+        for (path, source) in &self.sources {
+            tensors.push((path, Copied::of(path, source, weights, matrices, &failure)));
+        }
         let format = |(path, copied): &(&String, Copied<'_>)| Some((path.to_string(), copied.blocks.as_ref()?.format));
         let formats = tensors.iter().filter_map(format).collect();
         replace_file(path, |temporary| {
@@ -54,7 +57,8 @@ impl Plan {
             safetensors::serialize_to_file(tensors, none, temporary).map_err(|error| match error {
                 safetensors::SafeTensorError::IoError(error) => StorageError::io("write", path)(error),
                 other => StorageError::io("write", path)(io::Error::other(other.to_string())),
-            })
+            })?;
+            failure.take().map_or(Ok(()), Err)
         })?;
         Ok(formats)
     }
@@ -136,6 +140,7 @@ struct Copied<'a> {
     source: &'a Source,
     weights: &'a Weights,
     blocks: Option<Blocks>,
+    failure: &'a Cell<Option<StorageError>>,
 }
 
 /// Rows of blocks, `[rows, row_bytes]`, and where they lie among the bytes of the file.
@@ -146,9 +151,15 @@ struct Blocks {
 }
 
 impl<'a> Copied<'a> {
-    fn of(path: &str, source: &'a Source, weights: &'a Weights, matrices: &[WeightEntry]) -> Self {
+    fn of(
+        path: &str,
+        source: &'a Source,
+        weights: &'a Weights,
+        matrices: &[WeightEntry],
+        failure: &'a Cell<Option<StorageError>>,
+    ) -> Self {
         let matrix = matrices.iter().find(|matrix| matrix.path == path);
-        Self { source, weights, blocks: matrix.and_then(|matrix| source.blocks(matrix, weights)) }
+        Self { source, weights, blocks: matrix.and_then(|matrix| source.blocks(matrix, weights)), failure }
     }
 
     /// Of a type that is kept.
@@ -175,7 +186,12 @@ impl safetensors::View for Copied<'_> {
         }
     }
 
+    /// Numbers are looked at just before they are copied, while their pages are at hand: the file is read once.
     fn data(&self) -> Cow<'_, [u8]> {
+        if let Err(error) = self.source.check(self.weights) {
+            let first = self.failure.take().unwrap_or(error);
+            self.failure.set(Some(first));
+        }
         let Source { tensor, view, plus, .. } = self.source;
         if let Some(blocks) = &self.blocks {
             return Cow::Owned(blocks.rows.reordered::<1>(&self.weights.stored(tensor).unwrap_or_default()));

@@ -49,6 +49,26 @@ fn configurations_that_say_something_else_name_the_key() {
             "\"model_type\": \"mamba\"",
             "describes a mamba, which is not read: it has no attention",
         ),
+        (
+            "\"model_type\": \"llama\"",
+            "\"model_type\": \"gemma4_text\"",
+            "describes a gemma4_text, which is not read: its layers have embeddings of their own",
+        ),
+        (
+            "\"model_type\": \"llama\"",
+            "\"model_type\": \"qwen3_5_moe\"",
+            "describes a qwen3_5_moe, which is not read: its gated delta layers",
+        ),
+        (
+            "\"model_type\": \"llama\"",
+            "\"model_type\": \"gemma3\"",
+            "the models of its texts alone, gemma3_text, are read",
+        ),
+        (
+            "\"LlamaForCausalLM\"",
+            "\"LlamaForTokenClassification\"",
+            "has architectures = [\"LlamaForTokenClassification\"], whose head is not read; expected a class that ends in ForCausalLM",
+        ),
         ("\"model_type\": \"llama\",", "", "lacks the key `model_type`"),
         ("\"hidden_size\": 16,", "", "lacks the key `hidden_size`"),
         ("\"hidden_size\": 16", "\"hidden_size\": \"16\"", "has hidden_size = \"16\": expected a number"),
@@ -90,6 +110,14 @@ fn configurations_that_say_something_else_name_the_key() {
         edited("bert-base", "config.json", "\"BertModel\"", "\"BertForDivination\"").contains("has architectures =")
     );
     assert!(edited("bert-base", "config.json", "\"BertModel\"", "\"BertLMHeadModel\"").contains("has architectures ="));
+    for (folder, class, other) in [
+        ("gpt2-plain", "\"GPT2LMHeadModel\"", "\"GPT2Model\""),
+        ("bart-plain", "\"BartForConditionalGeneration\"", "\"BartForSequenceClassification\""),
+        ("t5-relu", "\"T5ForConditionalGeneration\"", "\"T5EncoderModel\""),
+    ] {
+        let found = edited(folder, "config.json", class, other);
+        assert!(found.contains("whose head is not read; expected a class that ends in "), "{found}");
+    }
     let decoder = edited("bert-base", "config.json", "\"is_decoder\": false", "\"is_decoder\": true");
     assert!(decoder.contains("has is_decoder = true: expected false"), "{decoder}");
 }
@@ -126,6 +154,8 @@ fn damaged_files_of_weights_are_told() {
     let huge = [&(2_u64 << 30).to_le_bytes()[..], b"{}"].concat();
     assert!(with(&huge).contains("is no whole safetensors file"));
     assert!(with(&[&bytes[..], b"more"].concat()).contains("is no whole safetensors file"));
+    let found = with(&overlapping(&bytes));
+    assert!(found.contains("is no whole safetensors file"), "{found}");
     let mut nan = bytes.clone();
     let end = nan.len();
     nan[end - 4..].copy_from_slice(&f32::NAN.to_le_bytes());
@@ -135,6 +165,18 @@ fn damaged_files_of_weights_are_told() {
     let home = copy("llama-plain");
     fs::remove_file(home.path().join(weights)).unwrap();
     assert!(error(home.path()).to_string().contains("holds no weights: expected one of "));
+}
+
+/// A file whose second tensor lies where the first one does.
+fn overlapping(bytes: &[u8]) -> Vec<u8> {
+    let end = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: serde_json::Value = serde_json::from_slice(&bytes[8..end]).unwrap();
+    let tensors = header.as_object_mut().unwrap();
+    let of_one_shape = |name: &str| name.ends_with("q_proj.weight");
+    let names: Vec<String> = tensors.keys().filter(|name| of_one_shape(name)).cloned().collect();
+    tensors[&names[1]]["data_offsets"] = tensors[&names[0]]["data_offsets"].clone();
+    let header = header.to_string().into_bytes();
+    [&(header.len() as u64).to_le_bytes()[..], &header, &bytes[end..]].concat()
 }
 
 /// Every byte of the header in turn, with a bit that is flipped: an error, or a model.
@@ -199,6 +241,37 @@ fn an_import_that_fails_leaves_nothing_behind_and_is_repeated() {
         PublishedModel::open(home.path()).unwrap().import(&run).unwrap();
         assert!(run.join("config.json").is_file() && run.join("tokenizer.json").is_file());
     }
+}
+
+/// The tokenizer has an id that no row of the embedding belongs to.
+#[test]
+fn a_tokenizer_larger_than_the_embedding_is_refused_before_anything_is_written() {
+    let (home, out) = (copy("llama-plain"), tempfile::tempdir().unwrap());
+    let bytes = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    bytes.save(home.path().join("tokenizer.json")).unwrap();
+    let run = out.path().join("run");
+    let model = PublishedModel::open(home.path()).unwrap();
+    for found in [model.tokenizer().unwrap_err(), model.import(&run).unwrap_err()] {
+        let found = found.to_string();
+        assert!(found.contains("is for a vocabulary of 48 tokens, but tokenizer.json beside it has 256"), "{found}");
+    }
+    assert!(!run.exists());
+}
+
+/// As of the smallest Gemma 3, whose tokenizer marks the images of the others.
+#[test]
+fn added_tokens_behind_the_embedding_are_text() {
+    let (home, out) = (copy("llama-plain"), tempfile::tempdir().unwrap());
+    let letters: String = ('a'..='z').chain('A'..='T').collect();
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, &letters).unwrap();
+    let size = tokenizer.vocab_size();
+    assert!(size < 48, "{size}");
+    let special: Vec<String> = (size..50).map(|id| format!("<{id}>")).collect();
+    let special: Vec<&str> = special.iter().map(String::as_str).collect();
+    tokenizer.with_special_tokens(&special).unwrap().save(home.path().join("tokenizer.json")).unwrap();
+    let run = PublishedModel::open(home.path()).unwrap().import(out.path().join("run")).unwrap();
+    let tokenizer = Tokenizer::load(run.tokenizer()).unwrap();
+    assert_eq!((tokenizer.vocab_size(), tokenizer.token(47).as_deref(), tokenizer.token(48)), (48, Some("<47>"), None));
 }
 
 fn arrays(of: &[(&str, &[usize], Numbers)]) -> Arrays {

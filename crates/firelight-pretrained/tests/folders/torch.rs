@@ -72,6 +72,20 @@ fn a_whole_transformer_of_pytorch_computes_the_same() {
     assert_close(&found, &given("whole", "output").into_data(), 1e-5);
 }
 
+/// A pickle is a program that makes objects. One that would call the shell is read as the names of what it calls, or refused.
+#[test]
+fn code_in_a_pickle_is_never_run() {
+    let home = tempfile::tempdir().unwrap();
+    let raw = home.path().join("raw.pt");
+    std::fs::write(&raw, b"cos\nsystem\n(S'touch firelight-was-here'\ntR.").unwrap();
+    for path in [fixture("code.pt"), raw] {
+        let config = post(TransformerConfig::encoder(8, 2, 1), true);
+        let error = load_file(config.init(&Device::default()), &table(), &path).unwrap_err();
+        assert!(error.is_user_error(), "{error}");
+        assert!(!Path::new("firelight-was-here").exists(), "{} was run", path.display());
+    }
+}
+
 #[test]
 fn what_does_not_fit_the_module_is_listed() {
     let config = post(TransformerConfig::encoder(8, 2, 3), true);
