@@ -58,10 +58,10 @@ fn loading_draws_nothing_from_published_folders_and_from_run_folders() {
         let home = tempfile::tempdir().unwrap();
         let (published, run) = (with_tokenizer(name, home.path()), home.path().join("run"));
         let open = |folder: &Path| drop(AutoModel::open(folder, &Checkpoint::Last, &device).unwrap());
-        assert!(draws_nothing(&device, || open(&published)), "{name}: loading it");
+        assert!(draws_nothing(&device, || open(published.as_path())), "{name}: loading it");
         let import = || drop(PublishedModel::open(&published).unwrap().import(&run).unwrap());
         assert!(draws_nothing(&device, import), "{name}: importing it");
-        assert!(draws_nothing(&device, || open(&run)), "{name}: loading its run folder");
+        assert!(draws_nothing(&device, || open(run.as_path())), "{name}: loading its run folder");
         if name == "gpt2-plain" {
             let load = || drop(TextGenerator::load_from(&run, &Checkpoint::Last, &device).unwrap());
             assert!(draws_nothing(&device, load), "{name}: loading its text generator");
