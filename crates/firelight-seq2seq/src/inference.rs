@@ -69,6 +69,11 @@ pub(crate) trait TargetDecoder: Sync {
     /// Tokens of the target become vectors.
     fn embedding(&self) -> &TokenEmbedding;
 
+    /// The embedding whose matrix a head without one reads. Default: that of the target.
+    fn head_embedding(&self) -> &TokenEmbedding {
+        self.embedding()
+    }
+
     /// The stack that writes.
     fn decoder(&self) -> &Transformer;
 
@@ -94,7 +99,7 @@ pub(crate) trait TargetDecoder: Sync {
 
     /// The logits of vectors, `[B, T, D]` to `[B, T, V]`.
     fn logits(&self, hidden: Tensor<3>) -> Tensor<3> {
-        self.head().lazy(hidden, self.embedding()).form()
+        self.head().lazy(hidden, self.head_embedding()).form()
     }
 }
 
@@ -188,6 +193,10 @@ pub(crate) fn cross_attention(model: &impl TargetDecoder, source: EncoderOutput,
 impl TargetDecoder for Seq2SeqModel {
     fn embedding(&self) -> &TokenEmbedding {
         &self.embedding
+    }
+
+    fn head_embedding(&self) -> &TokenEmbedding {
+        self.head_embedding()
     }
 
     fn decoder(&self) -> &Transformer {

@@ -14,8 +14,9 @@ use firelight_core::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Which of the three matrices over tokens (embedding of the source, embedding of the target, head) are one and the same. What is
-/// tied is tied to the embedding of the target, which always has a matrix of its own: no ring can be formed.
+/// Which of the three matrices over tokens (embedding of the source, embedding of the target, head) are one and the same: each pair
+/// of them, all, or none. A tied head reads the matrix of an embedding, and a tied source that of the target's embedding, which
+/// always has one of its own: no ring can be formed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -24,6 +25,8 @@ pub enum Tying {
     None,
     /// The embedding of the target and the head (Press and Wolf 2017, §3).
     Target,
+    /// The embedding of the source and the head; source and target have one vocabulary.
+    Source,
     /// Both embeddings, as T5 1.1; source and target have one vocabulary.
     Embeddings,
     /// All three (Vaswani et al. 2017, §3.4); source and target have one vocabulary.
@@ -37,9 +40,14 @@ impl Tying {
         matches!(self, Self::Embeddings | Self::All)
     }
 
-    /// The head reads the embedding of the target.
+    /// The head reads an embedding.
     fn ties_head(self) -> bool {
-        matches!(self, Self::Target | Self::All)
+        matches!(self, Self::Target | Self::Source | Self::All)
+    }
+
+    /// The embedding of the source is tied to something of the target.
+    pub(crate) fn needs_one_vocabulary(self) -> bool {
+        self.ties_source() || self == Self::Source
     }
 
     /// The value that leaves the embedding of the source by itself.
@@ -52,6 +60,7 @@ impl Tying {
         match self {
             Self::None => "none",
             Self::Target => "target",
+            Self::Source => "source",
             Self::Embeddings => "embeddings",
             Self::All => "all",
         }
@@ -162,7 +171,7 @@ impl Seq2SeqConfig {
         let widths = [&self.stacks.encoder, &self.stacks.decoder].map(TransformerConfig::d_embedding);
         let (tying, without) = (self.tying.name(), self.tying.without_source());
         let own = [
-            (self.tying.ties_source() && source != target).then(|| {
+            (self.tying.needs_one_vocabulary() && source != target).then(|| {
                 format!(
                     "tying = \"{tying}\" needs one vocabulary, but source_vocab_size = {source} and target_vocab_size = {target}; \
                      set it to \"{without}\""
@@ -216,7 +225,8 @@ impl Seq2SeqConfig {
         };
         let source = (!self.tying.ties_source()).then_some(self.source_vocab_size);
         let head = LmHeadConfig::new(decoder.d_model, self.target_vocab_size).with_tied(self.tying.ties_head());
-        let head = head.with_d_embedding(decoder.d_embedding());
+        let head_reads_source = self.tying == Tying::Source;
+        let head = head.with_d_embedding(if head_reads_source { encoder } else { decoder }.d_embedding());
         Seq2SeqModel {
             source_embedding: source.map(|size| embedding("source_embedding", size, encoder)),
             embedding: embedding("embedding", self.target_vocab_size, decoder),
@@ -225,6 +235,7 @@ impl Seq2SeqConfig {
             max_source_len: self.stacks.encoder.max_seq_len,
             max_target_len: self.stacks.decoder.max_seq_len,
             start_token: self.start_token as usize,
+            head_reads_source,
         }
     }
 }
@@ -243,6 +254,8 @@ pub struct Seq2SeqModel {
     max_source_len: usize,
     max_target_len: usize,
     start_token: usize,
+    /// Whether a head without a matrix reads the embedding of the source.
+    head_reads_source: bool,
 }
 
 impl Seq2SeqModel {
@@ -307,7 +320,12 @@ impl Seq2SeqModel {
     /// # Shapes
     /// - `hidden`: `[B, T, D]`
     pub fn lazy_logits(&self, hidden: Tensor<3>) -> LazyLogits {
-        self.head.lazy(hidden, &self.embedding)
+        self.head.lazy(hidden, self.head_embedding())
+    }
+
+    /// The embedding whose matrix a head without one reads.
+    pub(crate) fn head_embedding(&self) -> &TokenEmbedding {
+        self.source_embedding.as_ref().filter(|_| self.head_reads_source).unwrap_or(&self.embedding)
     }
 
     /// The longest source, in tokens.
@@ -346,7 +364,7 @@ impl Seq2SeqModel {
         let parts = [
             self.embedding.cost().named("embedding"),
             self.stacks.cost(lengths).named("stacks"),
-            self.head.cost(&self.embedding).named("head"),
+            self.head.cost(self.head_embedding()).named("head"),
         ];
         Cost::sum(source.into_iter().chain(parts))
     }
@@ -361,7 +379,7 @@ impl Seq2SeqModel {
 mod tests {
     use super::*;
     use burn::module::Param;
-    use firelight_core::{EmbeddingProjectionConfig, Init, Trace};
+    use firelight_core::{EmbeddingProjectionConfig, Init, Trace, Weight};
     use firelight_kernels::{Difference, assert_close};
 
     #[test]
@@ -374,7 +392,8 @@ mod tests {
 
     #[test]
     fn the_parts_of_the_costs_are_all_parameters_however_they_are_tied() {
-        for (tying, matrices) in [(Tying::None, 3), (Tying::Target, 2), (Tying::Embeddings, 2), (Tying::All, 1)] {
+        let pairs = [Tying::Target, Tying::Source, Tying::Embeddings].map(|tying| (tying, 2));
+        for (tying, matrices) in pairs.into_iter().chain([(Tying::None, 3), (Tying::All, 1)]) {
             let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_tying(tying);
             let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
             assert_eq!(model.num_params() - model.stacks.num_params(), matrices * 11 * 8);
@@ -390,22 +409,28 @@ mod tests {
         }
     }
 
+    const TIES: [Tying; 4] = [Tying::Target, Tying::Source, Tying::Embeddings, Tying::All];
+
     /// The logits of two sources and targets.
     fn logits(model: &Seq2SeqModel) -> Tensor<3> {
-        let tokens = |ids: [[i32; 3]; 2]| Tensor::<2, Int>::from_ints(ids, &Device::default());
+        let tokens = |ids: [[i32; 3]; 2]| Tensor::<2, Int>::from_ints(ids, &model.embedding.weight.device());
         model.forward(tokens([[1, 2, 3], [7, 5, 9]]), None, tokens([[0, 4, 8], [0, 10, 6]]))
+    }
+
+    /// A model whose matrices matter. Parameters of one path are equal, however they are tied.
+    fn wide(tying: Tying, device: &Device) -> Seq2SeqModel {
+        let init = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_both(|stack| stack.with_init(init));
+        config.with_tying(tying).init_with(&ParamBuilder::new(device, 0))
     }
 
     #[test]
     fn tied_matrices_are_those_of_an_untied_model_that_was_given_them() {
-        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
-        let config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_both(|stack| stack.with_init(wide));
-        let build = |tying| config.clone().with_tying(tying).init_with(&ParamBuilder::new(&Device::default(), 0));
-        for tying in [Tying::Target, Tying::Embeddings, Tying::All] {
-            let (tied, mut untied) = (build(tying), build(Tying::None));
+        for tying in TIES {
+            let [tied, mut untied] = [tying, Tying::None].map(|tying| wide(tying, &Device::default()));
             let apart = Difference::between(&logits(&tied), &logits(&untied)).absolute;
             assert!(apart > 0.1, "{tying:?}: {apart}");
-            let matrix = tied.embedding.weight.val();
+            let matrix = tied.head_embedding().weight.val();
             if tying.ties_source() {
                 untied.source_embedding = Some(tied.embedding.clone());
             }
@@ -414,6 +439,61 @@ mod tests {
             }
             assert_close(&logits(&tied), &logits(&untied), 1e-5);
         }
+    }
+
+    /// The gradients of the embeddings of source and target and of the head, where they have matrices of their own.
+    fn gradients(model: &Seq2SeqModel) -> [Option<Tensor<2>>; 3] {
+        let gradients = logits(model).square().mean().backward();
+        let source = model.source_embedding.as_ref().map(|embedding| &embedding.weight);
+        let weights = [source, Some(&model.embedding.weight), model.head.weight.as_ref()];
+        weights.map(|weight| weight.map(|weight| weight.val().grad(&gradients).expect("a gradient")))
+    }
+
+    #[test]
+    fn a_tied_matrix_gets_the_sum_of_the_gradients() {
+        let device = Device::default().autodiff();
+        let copy = |matrix: Tensor<2>| Param::from_tensor(Tensor::<2>::from_data(matrix.into_data(), &device));
+        for tying in TIES {
+            let [tied, mut untied] = [tying, Tying::None].map(|tying| wide(tying, &device));
+            if tying.ties_source() {
+                let source = untied.source_embedding.as_mut().expect("a matrix of its own");
+                source.weight = Weight::of_table(copy(tied.embedding.weight.val()));
+            }
+            if tying.ties_head() {
+                let matrix = tied.head_embedding().weight.val().transpose();
+                untied.head.weight = Some(Weight::of_map(copy(matrix)));
+            }
+            let [source, target, head] = gradients(&untied).map(|gradient| gradient.expect("nothing is tied"));
+            let of_rows = head.clone().transpose();
+            let expected = match tying {
+                Tying::None => [Some(source), Some(target), Some(head)],
+                Tying::Target => [Some(source), Some(target + of_rows), None],
+                Tying::Source => [Some(source + of_rows), Some(target), None],
+                Tying::Embeddings => [None, Some(source + target), Some(head)],
+                Tying::All => [None, Some(source + target + of_rows), None],
+            };
+            for pair in gradients(&tied).into_iter().zip(expected) {
+                match pair {
+                    (Some(found), Some(expected)) => assert_close(&found, &expected, 1e-5),
+                    (found, expected) => assert!(found.is_none() && expected.is_none(), "{tying:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_head_reads_the_embedding_of_the_source_in_its_width() {
+        let mut config = Seq2SeqConfig::new(11, 8, 2, 1).with_max_seq_len(6).with_tying(Tying::Source);
+        config.stacks.encoder.embedding_projection = Some(EmbeddingProjectionConfig::new(4));
+        let model = config.init_with(&ParamBuilder::new(&Device::default(), 0));
+        assert_eq!(logits(&model).dims(), [2, 3, 11]);
+        assert_eq!(model.head.projection.as_ref().expect("from 8 to 4").weight.dims(), [8, 4]);
+        config.source_vocab_size = 9;
+        let error = config.validate().expect_err("two vocabularies").to_string();
+        assert!(
+            error.contains("tying = \"source\" needs one vocabulary") && error.contains("to \"target\""),
+            "{error}"
+        );
     }
 
     #[test]

@@ -50,6 +50,42 @@
 //! # Ok::<(), firelight::device::DeviceError>(())
 //! ```
 //!
+//! # Beside Burn
+//!
+//! [`prelude`] has no name of Burn. `use firelight::*` brings the modules of the table, of which none is in the way of Burn's derives. One of
+//! them has a name that Burn's prelude has, too, `nn`; an import by name says whose it is:
+//!
+//! ```
+//! use burn::prelude::*;
+//! use firelight::nn; // Burn's is `burn::nn`.
+//! use firelight::*;
+//!
+//! #[derive(Config, Debug)]
+//! struct EncoderConfig {
+//!     d_input: usize,
+//!     #[config(default = 16)]
+//!     d_model: usize,
+//! }
+//!
+//! /// A stack behind a layer of Burn.
+//! #[derive(Module, Debug)]
+//! struct Encoder {
+//!     input: burn::nn::Linear,
+//!     stack: nn::Transformer,
+//! }
+//!
+//! let device = device::select(None)?;
+//! let EncoderConfig { d_input, d_model } = EncoderConfig::new(3);
+//! let encoder = Encoder {
+//!     input: burn::nn::LinearConfig::new(d_input, d_model).init(&device),
+//!     stack: nn::TransformerConfig::encoder(d_model, 4, 2).init(&device),
+//! };
+//! let x = encoder.input.forward(Tensor::<3>::ones([2, 5, 3], &device));
+//! let y = encoder.stack.forward(x, &nn::SequenceInput::default(), &mut nn::Pass::default());
+//! assert_eq!(y.dims(), [2, 5, 16]);
+//! # Ok::<(), device::DeviceError>(())
+//! ```
+//!
 //! # A language model, from a recipe to a text
 //!
 //! ```

@@ -65,18 +65,18 @@ impl Quantize {
         self.refuse_what_does_not_fit(&run)?;
         let floats = self.model.load(TextGenerator::load_from)?;
         let mix = BlockMix::new(self.to);
-        let told = mix.report(floats.model());
-        ensure!(!told.formats.is_empty(), Mistake(nothing_fits(self.to, &told)));
+        let report = mix.report(floats.model());
+        ensure!(!report.formats.is_empty(), Mistake(nothing_fits(self.to, &report)));
         let before = perplexity(&floats, text.as_deref())?;
         let importance = self.importance(&floats, calibration.as_deref())?;
-        output::note(format_args!("quantising {} matrices to {}", told.formats.len(), self.to.name()));
+        output::note(format_args!("quantising {} matrices to {}", report.formats.len(), self.to.name()));
         let blocks = floats.quantize_by(&mix, &importance);
         let after = perplexity(&blocks, text.as_deref())?;
         let folder = blocks.save_quantized(&run, &self.out)?;
-        let (perplexities, calibrated) = (before.zip(after), self.calibrated(&told, &importance));
+        let (perplexities, calibrated) = (before.zip(after), self.calibrated(&report, &importance));
         let shown = match self.json {
-            true => self.to_json(&told, calibrated, perplexities),
-            false => to_text(&told, calibrated, perplexities),
+            true => self.to_json(&report, calibrated, perplexities),
+            false => to_text(&report, calibrated, perplexities),
         };
         output::print(&shown)?;
         let path = folder.path().display();
@@ -108,19 +108,19 @@ impl Quantize {
     }
 
     /// How many of the matrices in blocks were calibrated, where that was asked for.
-    fn calibrated(&self, told: &Quantized, importance: &Importance) -> Option<usize> {
-        self.calibrate.as_ref().map(|_| told.formats.keys().filter(|path| importance.contains_key(*path)).count())
+    fn calibrated(&self, report: &Quantized, importance: &Importance) -> Option<usize> {
+        self.calibrate.as_ref().map(|_| report.formats.keys().filter(|path| importance.contains_key(*path)).count())
     }
 
-    fn to_json(&self, told: &Quantized, calibrated: Option<usize>, perplexities: Option<(f64, f64)>) -> String {
+    fn to_json(&self, report: &Quantized, calibrated: Option<usize>, perplexities: Option<(f64, f64)>) -> String {
         let mut object = json!({
             "to": self.to.name(),
             "out": self.out.display().to_string(),
-            "tensors": told.formats.len(),
-            "formats": counts(told),
-            "bytes_before": told.bytes_before,
-            "bytes_after": told.bytes_after,
-            "kept": told.kept.iter().map(kept_to_json).collect::<Vec<_>>(),
+            "tensors": report.formats.len(),
+            "formats": counts(report),
+            "bytes_before": report.bytes_before,
+            "bytes_after": report.bytes_after,
+            "kept": report.kept.iter().map(kept_to_json).collect::<Vec<_>>(),
         });
         if let Some(calibrated) = calibrated {
             object["calibrated"] = calibrated.into();
@@ -141,8 +141,8 @@ fn parse(name: &str) -> Result<BlockFormat, String> {
 }
 
 /// Why no matrix is in blocks, by the first of them.
-fn nothing_fits(format: BlockFormat, told: &Quantized) -> String {
-    let first = told.kept.first().map_or(String::new(), |kept| format!(": `{}`: {}", kept.path, kept.reason));
+fn nothing_fits(format: BlockFormat, report: &Quantized) -> String {
+    let first = report.kept.first().map_or(String::new(), |kept| format!(": `{}`: {}", kept.path, kept.reason));
     format!("no matrix of the model goes into blocks of {}{first}; blocks of q8_0 and q4_0 hold 32", format.name())
 }
 
@@ -156,24 +156,24 @@ fn kept_to_json(kept: &KeptFloat) -> Value {
 }
 
 /// How many matrices are in each format.
-fn counts(told: &Quantized) -> BTreeMap<&'static str, usize> {
+fn counts(report: &Quantized) -> BTreeMap<&'static str, usize> {
     let mut counts: BTreeMap<&'static str, usize> = BTreeMap::new();
-    told.formats.values().for_each(|format| *counts.entry(format.name()).or_default() += 1);
+    report.formats.values().for_each(|format| *counts.entry(format.name()).or_default() += 1);
     counts
 }
 
 /// A line of what there is, one for each matrix that stays floats, one of what was calibrated, and one of perplexities.
-fn to_text(told: &Quantized, calibrated: Option<usize>, perplexities: Option<(f64, f64)>) -> String {
-    let formats: Vec<String> = counts(told).iter().map(|(name, count)| format!("{count} in {name}")).collect();
-    let Quantized { bytes_before, bytes_after, .. } = told;
+fn to_text(report: &Quantized, calibrated: Option<usize>, perplexities: Option<(f64, f64)>) -> String {
+    let formats: Vec<String> = counts(report).iter().map(|(name, count)| format!("{count} in {name}")).collect();
+    let Quantized { bytes_before, bytes_after, .. } = report;
     let share = *bytes_before as f64 / (*bytes_after).max(1) as f64;
     let mut lines = vec![format!(
         "matrices {} ({}), bytes {bytes_before} -> {bytes_after} ({share:.2} times smaller)",
-        told.formats.len(),
+        report.formats.len(),
         formats.join(", ")
     )];
-    lines.extend(told.kept.iter().map(|kept| format!("floats: {}: {}", kept.path, kept.reason)));
-    lines.extend(calibrated.map(|count| format!("calibrated {count} of {} matrices", told.formats.len())));
+    lines.extend(report.kept.iter().map(|kept| format!("floats: {}: {}", kept.path, kept.reason)));
+    lines.extend(calibrated.map(|count| format!("calibrated {count} of {} matrices", report.formats.len())));
     lines.extend(perplexities.map(|(before, after)| format!("perplexity {before:.4} -> {after:.4}")));
     lines.join("\n") + "\n"
 }

@@ -166,19 +166,19 @@ impl Penalties {
 /// What a model's makers say of its decoding, and what of it was taken.
 pub(super) struct Makers<'d> {
     defaults: &'d GenerationDefaults,
-    told: Vec<String>,
+    taken: Vec<String>,
 }
 
 impl<'d> Makers<'d> {
     pub(super) fn new(defaults: &'d GenerationDefaults) -> Self {
-        Self { defaults, told: Vec::new() }
+        Self { defaults, taken: Vec::new() }
     }
 
     /// What is given, or else the number of a key; there, 0 stands for nothing.
     pub(super) fn or(&mut self, key: &str, given: Option<f64>) -> Option<f64> {
         given.or_else(|| {
             let found = self.defaults.number(key).filter(|number| *number != 0.0)?;
-            self.told.push(format!("{key} {found}"));
+            self.taken.push(format!("{key} {found}"));
             Some(found)
         })
     }
@@ -189,14 +189,14 @@ impl<'d> Makers<'d> {
     }
 
     /// Notes something else that was taken.
-    pub(super) fn note(&mut self, told: String) {
-        self.told.push(told);
+    pub(super) fn note(&mut self, what: String) {
+        self.taken.push(what);
     }
 
     /// Tells what was taken.
     pub(super) fn tell(self) {
-        if !self.told.is_empty() {
-            output::note(format_args!("as the model's makers say: {}", self.told.join(", ")));
+        if !self.taken.is_empty() {
+            output::note(format_args!("as the model's makers say: {}", self.taken.join(", ")));
         }
     }
 }

@@ -102,10 +102,10 @@ impl Texts {
         mut answer: impl FnMut(usize, &[String], &mut Sheet) -> Result<()>,
     ) -> Result<Tally> {
         let mut tally = Tally::default();
-        let next = || self.next_lines().map_err(told);
+        let next = || self.next_lines().map_err(to_task_error);
         let answer = |before: usize, some: &[String]| {
             let mut sheet = Sheet::keeping();
-            answer(before, some, &mut sheet).map_err(told)?;
+            answer(before, some, &mut sheet).map_err(to_task_error)?;
             Ok(sheet.said(some.len()))
         };
         deal(ranks, next, answer, |said: Said| tally.show(said))?;
@@ -220,7 +220,7 @@ impl Lines {
 }
 
 /// An error as other ranks are told of it.
-fn told(error: Error) -> TaskError {
+fn to_task_error(error: Error) -> TaskError {
     let problems = problems(&error);
     TaskError::new(is_user_error(&error), problems.join("; ")).listing(problems)
 }
@@ -318,9 +318,9 @@ mod tests {
 
     #[test]
     fn an_error_keeps_its_problems_and_whose_it_is() {
-        let error = told(Error::new(TaskError::new(true, "both").listing(vec!["one".into(), "two".into()])));
+        let error = to_task_error(Error::new(TaskError::new(true, "both").listing(vec!["one".into(), "two".into()])));
         assert!(error.is_user_error() && error.problems() == ["one", "two"], "{error}");
-        assert!(!told(Error::msg("the disk is full")).is_user_error());
+        assert!(!to_task_error(Error::msg("the disk is full")).is_user_error());
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl ShortConvolution {
         let others = (0..self.reach()).map(|tap| rows.others(tap)).collect::<Option<Vec<_>>>();
         let hidden = others.filter(|others| !others.is_empty()).map(|others| Tensor::stack(others, 2));
         let mut first = 0;
-        rows.parts.clone().map(|Channels { before, tokens }| {
+        rows.parts.clone().map(|ConvolutionInput { before, tokens }| {
             let weight = self.weight.val().narrow(1, first, tokens.dims()[2]);
             first += tokens.dims()[2];
             causal_convolution(tokens, before, weight, hidden.clone())
@@ -48,15 +48,15 @@ impl ShortConvolution {
 pub(super) struct Rows {
     /// Queries, keys and values, `C` channels in all. They stay apart, and apart from what came before them: to cut them from one
     /// tensor would cost their gradients several passes over all of it.
-    parts: [Channels; 3],
+    parts: [ConvolutionInput; 3],
     /// `[B, K - 1 + T]`, in the order of the tokens.
     documents: Option<Tensor<2, Int>>,
     order: Option<Order>,
 }
 
-/// Some channels of the tokens.
+/// What the convolution reads of queries, keys or values.
 #[derive(Clone)]
-struct Channels {
+struct ConvolutionInput {
     /// `[B, K - 1, _]`.
     before: Tensor<3>,
     /// `[B, T, _]`.
@@ -113,7 +113,7 @@ impl Rows {
     }
 }
 
-impl Channels {
+impl ConvolutionInput {
     /// All tokens in their order, `[B, K - 1 + T, _]`.
     fn joined(self) -> Tensor<3> {
         Tensor::cat(vec![self.before, self.tokens], 1)
@@ -137,7 +137,7 @@ impl Channels {
 }
 
 /// Queries, keys and values behind the last `reach` of a text, which are zeros at its begin.
-fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Channels; 3] {
+fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [ConvolutionInput; 3] {
     let mut first = 0;
     new.map(|tokens| {
         let [batch, _, width] = tokens.dims();
@@ -146,7 +146,7 @@ fn behind(window: Option<Tensor<3>>, reach: usize, new: [Tensor<3>; 3]) -> [Chan
             Some(window) => window.clone().narrow(2, first - width, width).cast(tokens.dtype()),
             None => Tensor::zeros([batch, reach, width], (&tokens.device(), tokens.dtype())),
         };
-        Channels { before, tokens }
+        ConvolutionInput { before, tokens }
     })
 }
 

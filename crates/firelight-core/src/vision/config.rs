@@ -46,7 +46,10 @@ impl ImagePooling {
     }
 }
 
-/// How a patch knows its place.
+/// What is added to the tokens of an image before the layers. It says nothing of the layers: what they do with positions is the
+/// [`PositionConfig`] of the stack, for images as for texts, and a model may have both, as EVA-02 does. What is added stands apart from it
+/// because it belongs to a grid: a learned table is interpolated for images of another size, and the tokens before the patches have no row
+/// and column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -6,6 +6,7 @@
 
 use crate::rule::PairRule;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The pairs that attention leaves out: those of the rule, those of padded keys, and those that are given one by one. The
 /// default leaves out none.
@@ -30,6 +31,8 @@ pub struct AttentionMask {
     pub(crate) padding: Option<Tensor<2, Bool>>,
     /// `[B | 1, H | 1, Q | 1, K]`.
     pub(crate) hidden: Option<Tensor<4, Bool>>,
+    /// What the rule hides, for those who form all pairs. Clones share it, and so the layers of a pass do.
+    pairs: RulePairs,
 }
 
 impl AttentionMask {
@@ -50,9 +53,8 @@ impl AttentionMask {
     }
 
     /// Sets the position of the first key, where a cache has let go of those before it.
-    pub fn starting_at(mut self, start: usize) -> Self {
-        self.start = start;
-        self
+    pub fn starting_at(self, start: usize) -> Self {
+        Self { start, pairs: RulePairs::default(), ..self }
     }
 
     /// Hides keys from every query: `padding` is `[B, K]`, true where a key is padding.
@@ -113,6 +115,7 @@ impl AttentionMask {
             start,
             padding: either(self.padding, other.padding),
             hidden: either(self.hidden, other.hidden),
+            pairs: RulePairs::default(),
         }
     }
 
@@ -137,7 +140,8 @@ impl AttentionMask {
     }
 
     /// All that is hidden, as pairs: for scores of the shape `[B, H, Q, K]` a tensor that broadcasts to it, or none when every
-    /// query sees every key. It is filled on the host, pair by pair: what any mask means, for those who form all pairs anyway.
+    /// query sees every key. It is filled on the host, pair by pair, once for a mask and its clones: what any mask means, for those who
+    /// form all pairs anyway.
     pub fn all_hidden_pairs(&self, [batch, _, queries, keys]: [usize; 4], device: &Device) -> Option<Tensor<4, Bool>> {
         if batch * queries * keys == 0 {
             return None;
@@ -151,11 +155,18 @@ impl AttentionMask {
         if matches!(self.rule, PairRule::Full) {
             return None;
         }
-        let (rows, first) = (if self.rule.varies_by_row() { batch } else { 1 }, self.start + keys - queries);
+        let rows = if self.rule.varies_by_row() { batch } else { 1 };
+        let hidden = self.pairs.get_or_form([rows, queries, keys], |shape| self.form_pairs(shape));
+        hidden.map(|hidden| Tensor::from_bool(hidden, device))
+    }
+
+    /// `[B | 1, 1, Q, K]`, where any pair is hidden.
+    fn form_pairs(&self, [rows, queries, keys]: [usize; 3]) -> Option<TensorData> {
+        let first = self.start + keys - queries;
         let pairs = (0..rows).flat_map(|row| (0..queries).map(move |query| (row, first + query)));
         let hidden = |(row, query)| (0..keys).map(move |key| self.rule.hidden(row, query, self.start + key));
         let hidden: Vec<bool> = pairs.flat_map(hidden).collect();
-        hidden.contains(&true).then(|| Tensor::from_bool(TensorData::new(hidden, [rows, 1, queries, keys]), device))
+        hidden.contains(&true).then(|| TensorData::new(hidden, [rows, 1, queries, keys]))
     }
 
     /// Must fit the scores, `[B, H, Q, K]`.
@@ -177,6 +188,34 @@ impl AttentionMask {
     }
 }
 
+/// The pairs that a rule hides, formed by the first layer that asks. They are kept on the host: a block that is computed twice has graphs
+/// of its own, which share no tensor.
+#[derive(Debug, Clone, Default)]
+struct RulePairs(Arc<Mutex<Option<Formed>>>);
+
+/// Pairs of so many rows, queries and keys.
+#[derive(Debug)]
+struct Formed {
+    shape: [usize; 3],
+    hidden: Option<TensorData>,
+}
+
+impl RulePairs {
+    fn get_or_form(
+        &self,
+        shape: [usize; 3],
+        form: impl FnOnce([usize; 3]) -> Option<TensorData>,
+    ) -> Option<TensorData> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(formed) = known.as_ref().filter(|formed| formed.shape == shape) {
+            return formed.hidden.clone();
+        }
+        let hidden = form(shape);
+        *known = Some(Formed { shape, hidden: hidden.clone() });
+        hidden
+    }
+}
+
 fn either<const D: usize>(a: Option<Tensor<D, Bool>>, b: Option<Tensor<D, Bool>>) -> Option<Tensor<D, Bool>> {
     match (a, b) {
         (Some(a), Some(b)) => {
@@ -193,6 +232,8 @@ fn either<const D: usize>(a: Option<Tensor<D, Bool>>, b: Option<Tensor<D, Bool>>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rule::MaskRule;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     fn flags<const D: usize>(mask: Option<Tensor<D, Bool>>) -> Vec<bool> {
         mask.expect("a mask").into_data().iter::<bool>().collect()
@@ -218,6 +259,38 @@ mod tests {
         // Keys at positions 1, 2 and 3, chunks of two: the first is in one, the others in another.
         let chunks = AttentionMask::rule(PairRule::Chunks { size: 2 }).starting_at(1);
         assert_eq!(pairs(AttentionMask::none().and(chunks)), [true, false, false, true, false, false]);
+    }
+
+    /// Hides odd keys, and counts how often it is asked.
+    #[derive(Debug)]
+    struct Counted(Arc<AtomicUsize>);
+
+    impl MaskRule for Counted {
+        fn hidden(&self, _row: usize, _query: usize, key: usize) -> bool {
+            self.0.fetch_add(1, Relaxed);
+            key % 2 == 1
+        }
+
+        fn varies_by_row(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_layers_of_a_pass_form_the_pairs_of_a_rule_once() {
+        let (device, asked) = (Device::default(), Arc::new(AtomicUsize::new(0)));
+        let pairs = |mask: &AttentionMask, keys| flags(mask.all_hidden_pairs([2, 3, 2, keys], &device));
+        let mask = AttentionMask::rule(PairRule::own(Counted(asked.clone())));
+        for layer in [mask.clone(), mask.clone(), mask.clone()] {
+            assert_eq!(pairs(&layer, 2), [false, true, false, true]);
+        }
+        assert_eq!(asked.load(Relaxed), 4);
+        // Another number of keys, another first key and another rule have pairs of their own.
+        assert_eq!(pairs(&mask, 3), [false, true, false, false, true, false]);
+        assert_eq!(pairs(&mask.clone().starting_at(1), 2), [true, false, true, false]);
+        let itself = AttentionMask::rule(PairRule::window(0, 0));
+        assert_eq!(pairs(&mask.clone().and(itself), 2), [false, true, true, true]);
+        assert_eq!(pairs(&mask, 2), [false, true, false, true]);
     }
 
     #[test]

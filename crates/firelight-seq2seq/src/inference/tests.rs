@@ -88,6 +88,16 @@ fn joined_batches_of_sources_of_unequal_length_go_on_as_each_would_alone() {
 }
 
 #[test]
+fn a_head_that_is_tied_to_the_source_decodes_by_it() {
+    let config = Seq2SeqConfig { start_token: 11, ..Seq2SeqConfig::new(13, 16, 2, 2) }.with_tying(Tying::Source);
+    let model = config.with_max_seq_len(20).init_with(&ParamBuilder::new(&Device::default(), 0));
+    let (found, _) = model.prefill(rows(&SOURCES[..1])).unwrap();
+    let (source, padding) = right_padded(&rows(&SOURCES[..1]), &Device::default());
+    let start = Tensor::<2, Int>::full([1, 1], 11, &Device::default());
+    assert_close(&found, &model.forward(source, padding, start).squeeze_dim::<2>(1), 1e-5);
+}
+
+#[test]
 fn one_beam_is_greedy() {
     let model = model(PositionConfig::rotary());
     assert_eq!(beams(&model, &SOURCES, 1), greedy(&model, &SOURCES));

@@ -54,7 +54,7 @@ impl Task for Seq2Seq {
 
     fn judge(recipe: &Seq2SeqRecipe) -> Vec<Problem> {
         let (tying, joint) = (recipe.model.tying(), recipe.data.joint);
-        let apart = (!joint && tying.ties_source()).then(|| {
+        let apart = (!joint && tying.needs_one_vocabulary()).then(|| {
             let (name, without) = (tying.name(), tying.without_source());
             format!(
                 "tying = \"{name}\" needs data.joint = true: one matrix for one vocabulary; set it to \"{without}\""

@@ -73,14 +73,14 @@ fn assist<T: Shown>(request: &RunRequest, communicator: Arc<dyn Communicator>) -
 fn on_threads(ranks: Vec<Threads>, work: impl Fn(Arc<dyn Communicator>) -> Result<()> + Sync) -> Result<()> {
     let ends: Vec<thread::Result<Result<()>>> = thread::scope(|scope| {
         let work = &work;
-        let threads: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || told(rank, work))).collect();
+        let threads: Vec<_> = ranks.into_iter().map(|rank| scope.spawn(move || run_rank(rank, work))).collect();
         threads.into_iter().map(|thread| thread.join().unwrap_or_else(Err)).collect()
     });
     ends.into_iter().try_for_each(|end| end.unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-/// The end of the work of a rank, of which the others are told if it is no good one.
-fn told(rank: Threads, work: &impl Fn(Arc<dyn Communicator>) -> Result<()>) -> thread::Result<Result<()>> {
+/// Does the work of a rank. Where it fails or panics, the others learn why.
+fn run_rank(rank: Threads, work: &impl Fn(Arc<dyn Communicator>) -> Result<()>) -> thread::Result<Result<()>> {
     let communicator: Arc<dyn Communicator> = Arc::new(rank);
     let end = panic::catch_unwind(AssertUnwindSafe(|| work(communicator.clone())));
     match &end {
