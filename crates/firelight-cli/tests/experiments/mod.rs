@@ -134,8 +134,9 @@ fn ctrl_c_stops_the_experiment_and_the_same_command_goes_on() {
     let done = steps_of(scratch.path());
     interrupted(scratch.path(), done + 3);
     let metrics = fs::read_to_string(scratch.path().join("n_heads=1,seed=1/metrics.jsonl")).unwrap();
-    let steps = metrics.lines().filter(|line| line.contains("gradient_norm"));
-    for (line, step) in steps.zip(1..) {
+    let steps: Vec<&str> = metrics.lines().filter(|line| line.contains("gradient_norm")).collect();
+    assert!(done > 3 && steps.len() > done, "{} steps, {done} before", steps.len());
+    for (line, step) in steps.iter().zip(1..) {
         assert!(line.contains(&format!("\"step\":{step},")), "step {step} is missing: {line}");
     }
     assert!(!scratch.path().join("n_heads=2,seed=1").exists());
