@@ -13,6 +13,9 @@ use crate::command::{program, run, workspace_root};
 /// The packages that have `unsafe` code in a library: kernels on views of matrices, and files that are mapped into memory.
 const PACKAGES: &str = "-p firelight-kernels -p firelight-data -p firelight-pretrained";
 
+/// Their library tests, and those of `firelight-pretrained` that read the numbers of mapped files.
+const TESTS: &str = "--lib --test folders";
+
 /// What Miri, which is some thousand times slower than the program itself, can do in minutes: views of matrices and of tensors,
 /// their products, buffers that are not cleared, and attention forward and backward on one tile.
 const SMALL_TESTS: &str = "flex::product::tests::a_ flex::tests::sums linear::tests::constants_need_no_gradient \
@@ -28,7 +31,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Checker {
-    /// All library tests of the packages with `unsafe` code, under AddressSanitizer
+    /// The tests of the packages with `unsafe` code, under AddressSanitizer
     Address,
     /// Some small tests of the kernels, under Miri
     Miri,
@@ -47,7 +50,7 @@ pub(crate) fn run_selected(options: &Options) -> Result<()> {
 /// The explicit target keeps the flags away from build scripts and macros. Dependencies are optimised only a little: they are built
 /// for one run of minutes. Leaks are not looked for, because threads and tables live until the process ends.
 fn under_address_sanitizer(host: &str) -> Command {
-    let line = format!("cargo test --locked --target {host} {PACKAGES} --lib --config {FEWER_PASSES}");
+    let line = format!("cargo test --locked --target {host} {PACKAGES} {TESTS} --config {FEWER_PASSES}");
     let mut command = nightly(&line, "address");
     command.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=0");
     command
@@ -90,16 +93,19 @@ mod tests {
     /// MPI, which only a build with the feature `mpi` has.
     const OUT_OF_REACH: [&str; 2] = ["firelight-cli", "firelight-mpi"];
 
-    /// Whether a file below `path` has a block, a function or an implementation that is `unsafe`.
+    /// Whether a source below `path` has a block, a function or an implementation that is `unsafe`.
     fn is_unsafe(path: &Path) -> bool {
         if path.is_dir() {
             let mut entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             return entries.any(|entry| is_unsafe(&entry.expect("an entry of a folder").path()));
         }
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            return false;
+        }
         let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
         let begins = ["{", "fn ", "impl ", "extern "].map(|word| format!("unsafe {word}"));
-        code.into_iter().any(|line| begins.iter().any(|begin| line.contains(begin)))
+        let mut code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+        code.any(|line| begins.iter().any(|begin| line.contains(begin.as_str())))
     }
 
     #[test]
@@ -133,6 +139,7 @@ mod tests {
 
     #[test]
     fn the_sanitizer_is_for_the_target_alone() {
+        assert!(workspace_root().join("crates/firelight-pretrained/tests/folders/main.rs").is_file(), "{TESTS}");
         let command = under_address_sanitizer("x86_64-unknown-linux-gnu");
         let words = words(&command);
         assert!(words.starts_with("run nightly cargo test --locked --target x86_64-unknown-linux-gnu"), "{words}");

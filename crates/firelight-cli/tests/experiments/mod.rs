@@ -42,6 +42,7 @@ fn a_grid_is_trained_once_and_told_in_a_table_in_records_and_in_a_picture() {
     let written = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let is_of_run = |path: &Path| path.parent() != Some(out.as_path());
     let times: Vec<_> = kept.iter().filter(|(path, _)| is_of_run(path)).map(|(path, _)| written(path)).collect();
+    assert!(!times.is_empty());
     let again = experiment("ablate", &out, &["--vary", "heads=1,2", "--vary", "norm=layer,rms"]).succeeds();
     assert_eq!(again.stdout, first.stdout);
     assert!(again.stderr.contains("4 trainings") && again.stderr.contains("1 of them to do"), "{}", again.stderr);
