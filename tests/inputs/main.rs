@@ -1,5 +1,7 @@
 //! Damaged input: what readers were once found to stumble over, and cases that are mutated from valid ones anew under fixed
-//! seeds. `FIRELIGHT_MUTATIONS` says how many for each reader.
+//! seeds. `FIRELIGHT_MUTATIONS` says how many for each reader. What a case may take is said in `limits.rs`.
+
+mod limits;
 
 use std::fs;
 use std::panic;
@@ -8,10 +10,11 @@ use std::path::Path;
 use firelight_tests::inputs::{Harness, Reader, mutated, readers};
 
 /// How many cases a reader is tried with if `FIRELIGHT_MUTATIONS` does not say so.
-const CASES: u64 = 100;
+const CASES: u64 = 500;
 
 /// Tries every reader with what `inputs` gives for it, and lists all that it does wrong.
 fn try_readers(title: &str, inputs: impl Fn(&Reader, &Harness) -> Vec<(String, Vec<u8>)>) -> usize {
+    let _alone = limits::alone();
     panic::set_hook(Box::new(|_| {})); // A panic of a reader is a finding, and listed as one.
     let (mut wrong, mut tried) = (Vec::new(), 0);
     for reader in readers() {
@@ -27,12 +30,14 @@ fn try_readers(title: &str, inputs: impl Fn(&Reader, &Harness) -> Vec<(String, V
         };
         for (name, bytes) in inputs(&reader, &harness) {
             tried += 1;
-            if let Err(what) = harness.check(&bytes) {
-                wrong.push(format!("{} {name}: {what}", reader.name));
+            let case = format!("{} {name}", reader.name);
+            if let Err(what) = limits::within(&case, || harness.check(&bytes)) {
+                wrong.push(format!("{case}: {what}"));
             }
         }
         fs::remove_dir_all(&home).expect("a scratch folder");
     }
+    drop(panic::take_hook()); // What fails from here on is told.
     eprintln!("{} of {tried} cases are wrong:\n{}", wrong.len(), wrong.join("\n"));
     assert!(wrong.is_empty());
     tried
@@ -44,6 +49,7 @@ fn mutated_inputs_are_read_or_refused() {
     let tried = try_readers("mutated", |_, harness| {
         (0..cases).map(|case| (format!("case {case}"), mutated(&harness.valid, case))).collect()
     });
+    assert!(tried > 0);
     assert_eq!(tried, readers().len() * cases as usize);
 }
 
@@ -61,5 +67,6 @@ fn what_was_found_once_is_not_found_again() {
         .flatten()
         .map(|reader| fs::read_dir(reader.path()).expect("a reader's findings").count())
         .sum();
+    assert!(kept > 0);
     assert_eq!(tried, kept, "every folder of findings has the name of a reader");
 }

@@ -11,7 +11,10 @@ use clap::{Args, ValueEnum};
 use crate::command::{program, run, workspace_root};
 
 /// The packages that have `unsafe` code in a library: kernels on views of matrices, and files that are mapped into memory.
-const PACKAGES: &str = "-p firelight-kernels -p firelight-data";
+const PACKAGES: &str = "-p firelight-kernels -p firelight-data -p firelight-pretrained";
+
+/// Their library tests, and those of `firelight-pretrained` that read the numbers of mapped files.
+const TESTS: &str = "--lib --test folders";
 
 /// What Miri, which is some thousand times slower than the program itself, can do in minutes: views of matrices and of tensors,
 /// their products, buffers that are not cleared, and attention forward and backward on one tile.
@@ -28,7 +31,7 @@ pub(crate) struct Options {
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Checker {
-    /// All library tests of the packages with `unsafe` code, under AddressSanitizer
+    /// The tests of the packages with `unsafe` code, under AddressSanitizer
     Address,
     /// Some small tests of the kernels, under Miri
     Miri,
@@ -47,7 +50,7 @@ pub(crate) fn run_selected(options: &Options) -> Result<()> {
 /// The explicit target keeps the flags away from build scripts and macros. Dependencies are optimised only a little: they are built
 /// for one run of minutes. Leaks are not looked for, because threads and tables live until the process ends.
 fn under_address_sanitizer(host: &str) -> Command {
-    let line = format!("cargo test --locked --target {host} {PACKAGES} --lib --config {FEWER_PASSES}");
+    let line = format!("cargo test --locked --target {host} {PACKAGES} {TESTS} --config {FEWER_PASSES}");
     let mut command = nightly(&line, "address");
     command.env("RUSTFLAGS", "-Zsanitizer=address").env("ASAN_OPTIONS", "detect_leaks=0");
     command
@@ -80,7 +83,43 @@ fn host() -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    /// Packages whose `unsafe` code no test of a library reaches: the command, which sets an option of its allocator, and ranks of
+    /// MPI, which only a build with the feature `mpi` has.
+    const OUT_OF_REACH: [&str; 2] = ["firelight-cli", "firelight-mpi"];
+
+    /// Whether a source below `path` has a block, a function or an implementation that is `unsafe`.
+    fn is_unsafe(path: &Path) -> bool {
+        if path.is_dir() {
+            let mut entries = fs::read_dir(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            return entries.any(|entry| is_unsafe(&entry.expect("an entry of a folder").path()));
+        }
+        if path.extension().is_none_or(|extension| extension != "rs") {
+            return false;
+        }
+        let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let begins = ["{", "fn ", "impl ", "extern "].map(|word| format!("unsafe {word}"));
+        let mut code = text.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+        code.any(|line| begins.iter().any(|begin| line.contains(begin.as_str())))
+    }
+
+    #[test]
+    fn every_package_with_unsafe_code_is_checked() {
+        let crates = fs::read_dir(workspace_root().join("crates")).expect("the folder of the crates");
+        let found: BTreeSet<String> = crates
+            .map(|entry| entry.expect("a crate"))
+            .filter(|entry| is_unsafe(&entry.path().join("src")))
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .collect();
+        let checked = PACKAGES.split_whitespace().filter(|word| *word != "-p");
+        let known: BTreeSet<String> = checked.chain(OUT_OF_REACH).map(str::to_string).collect();
+        assert_eq!(found, known);
+    }
 
     fn words(command: &Command) -> String {
         command.get_args().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -100,6 +139,7 @@ mod tests {
 
     #[test]
     fn the_sanitizer_is_for_the_target_alone() {
+        assert!(workspace_root().join("crates/firelight-pretrained/tests/folders/main.rs").is_file(), "{TESTS}");
         let command = under_address_sanitizer("x86_64-unknown-linux-gnu");
         let words = words(&command);
         assert!(words.starts_with("run nightly cargo test --locked --target x86_64-unknown-linux-gnu"), "{words}");

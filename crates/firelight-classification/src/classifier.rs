@@ -282,6 +282,7 @@ mod tests {
         let classifier = classifier(0);
         let texts = ["abc", "", "hgfedcba", "a", "bb dd"];
         let together = classifier.classify(&texts).unwrap();
+        assert_eq!(together.len(), texts.len());
         for (text, found) in texts.iter().zip(&together) {
             let alone = classifier.classify(&[text]).unwrap().remove(0);
             assert_eq!(alone.labels(), found.labels());

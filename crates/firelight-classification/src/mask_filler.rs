@@ -226,8 +226,10 @@ mod tests {
         let filler = words();
         let texts = ["the [MASK] of the river", "[MASK]", "a house by [MASK] river in the town"];
         let together = filler.fill(&texts, 3).unwrap();
+        assert_eq!(together.len(), texts.len());
         for (text, together) in texts.iter().zip(&together) {
             let alone = filler.fill(&[text], 3).unwrap().remove(0);
+            assert_eq!([&alone, together].map(|found| found.iter().map(Vec::len).collect::<Vec<_>>()), [[3], [3]]);
             for (alone, together) in alone.iter().flatten().zip(together.iter().flatten()) {
                 assert_eq!(alone.id, together.id);
                 assert!((alone.probability - together.probability).abs() < 1e-5);

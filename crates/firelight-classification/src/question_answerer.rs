@@ -196,6 +196,7 @@ mod tests {
         let reader = reader(Some(4));
         let questions = [("a?", "bc de"), ("b?", "h\u{e9}gf edc ba a bcdefgh ab cd ef"), ("", "a"), ("ab?", "bb dd")];
         let together = reader.answer(&questions).unwrap();
+        assert_eq!(together.len(), questions.len());
         for (question, found) in questions.iter().zip(&together) {
             let alone = reader.answer(&[*question]).unwrap().remove(0);
             assert!(alone.answer == found.answer && (alone.score - found.score).abs() < 1e-6, "{alone:?} {found:?}");

@@ -137,4 +137,33 @@ mod tests {
         assert!(command.get_subcommands().count() > 10);
         check(&command);
     }
+    /// Every command that does something, with what a user types for it; `help` is clap's own.
+    fn typed(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
+        let below: Vec<&clap::Command> =
+            command.get_subcommands().filter(|command| command.get_name() != "help").collect();
+        if below.is_empty() {
+            return vec![(words.to_string(), command.clone())];
+        }
+        below.into_iter().flat_map(|command| typed(command, &format!("{words} {}", command.get_name()))).collect()
+    }
+
+    #[test]
+    fn help_wraps_between_words_and_has_examples_behind() {
+        let mut command = parser(Cli::command()).term_width(100);
+        command.build();
+        let commands = typed(&command, "firelight");
+        assert!(commands.len() > 35, "{}", commands.len());
+        for (words, mut command) in commands {
+            let help = command.render_long_help().to_string();
+            let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > 130).collect();
+            assert!(wide.is_empty(), "{words}: {wide:?}");
+            let is_example = |line: &str| {
+                let rest = line.strip_prefix("  ").and_then(|line| line.strip_prefix(words.as_str()));
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+            };
+            let behind = help.split_once("\nExample").map_or("", |(_, behind)| behind);
+            assert!(behind.lines().any(is_example), "an example of `{words}`: {help}");
+            assert!(!command.render_help().to_string().contains("\nExample"), "{words}");
+        }
+    }
 }

@@ -168,6 +168,7 @@ mod tests {
         let map = cosines("three", [names.to_vec(), names.to_vec()], &vectors);
         // 24 of 25.
         let expected = [[1.0, 0.96, -1.0], [0.96, 1.0, -0.96], [-1.0, -0.96, 1.0]];
+        assert_eq!(map.values.iter().map(Vec::len).collect::<Vec<_>>(), [3; 3]);
         for (found, expected) in map.values.iter().flatten().zip(expected.iter().flatten()) {
             assert!((found - expected).abs() < 1e-6, "{found} is not {expected}");
         }

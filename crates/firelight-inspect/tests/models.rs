@@ -45,6 +45,7 @@ fn a_language_model_shows_what_its_pass_noted() {
     let tokens = Tensor::<2, Int>::from_data(TensorData::new(ids, [1, 7]), &Device::default());
     let mut trace = Trace::default();
     generator.model().hidden(tokens, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
+    assert_eq!(trace.layers.len(), 2);
     for (layer, heads) in trace.layers.iter().zip(&maps.layers) {
         let noted: Vec<f32> = layer.attention.clone().unwrap().try_into_vec_as().unwrap();
         assert_eq!(heads.iter().flat_map(|map| map.weights().to_vec()).collect::<Vec<_>>(), noted);

@@ -66,6 +66,7 @@ mod tests {
                 random(&Case::plain(), shape, seed).cast(dtype).cast(DType::F32)
             });
             let (half, single) = (run(dtype, &inputs, &function), run(DType::F32, &inputs, &function));
+            assert!(!half.is_empty() && half.len() == single.len(), "{name}");
             for (place, (found, expected)) in half.iter().zip(&single).enumerate() {
                 assert_eq!((found.dtype(), found.shape()), (dtype, expected.shape()), "{name}, {place}");
                 for (found, expected) in found.iter::<f32>().zip(expected.iter::<f32>()) {

@@ -43,7 +43,8 @@ impl fmt::Display for KernelPath {
 /// this and `fused` is warned of. A fused operation may still take the reference for an option that it does not support;
 /// its documentation says so, and each operation that has kernels logs the path that it took, once, at the level of
 /// debugging. The loops of the CPU's kernels are compiled for several vector units; `FIRELIGHT_SIMD=scalar`, `avx2`, `avx512`
-/// or `amx`, read once, forces one that the CPU has, which changes no bit of a result in `f32` and `f64`.
+/// or `amx`, read once, forces one that the CPU has, which changes no bit of a result in `f32` and `f64`. Matrix products in these
+/// types choose their own inside the `gemm` crate, which cannot be forced.
 pub fn kernel_path(device: &Device, dtype: DType) -> KernelPath {
     let is_half = matches!(dtype, DType::F16 | DType::BF16);
     match kernels(device, if is_half && backend(device) == Some(Kernels::Cpu) { DType::F32 } else { dtype }) {

@@ -162,6 +162,7 @@ fn continued(model: &Recurrent, prompt: Vec<Vec<u32>>, options: &GenerationOptio
 fn greedy_choice_is_the_best_of_the_whole_text_read_again() {
     let model = Recurrent::new(&Device::flex());
     let found = continued(&model, prompts(), &GenerationOptions::new(8).greedy());
+    assert_eq!(found.len(), prompts().len());
     for (mut text, found) in prompts().into_iter().zip(found) {
         for id in found.ids {
             let (logits, _) = model.prefill(vec![text.clone()]).unwrap();
@@ -178,6 +179,7 @@ fn rows_are_written_in_company_as_alone_and_end_by_themselves() {
     let processing = Processing { no_repeat_ngram_size: 2, repetition_penalty: 1.1, ..Processing::default() };
     let options = GenerationOptions::new(12).greedy().with_stop_tokens([4]).with_processing(processing);
     let together = continued(&model, prompts(), &options.clone().with_processor(NoMultiples(5)));
+    assert_eq!(together.len(), prompts().len());
     for (prompt, row) in prompts().into_iter().zip(&together) {
         assert_eq!(&continued(&model, vec![prompt], &options.clone().with_processor(NoMultiples(5)))[0], row);
         assert!(row.ids.iter().all(|id| id % 5 != 0), "{row:?}");
@@ -194,6 +196,7 @@ fn one_beam_is_greedy_choice_and_more_find_more() {
     };
     let greedy = continued(&model, prompts(), &GenerationOptions::new(6).greedy().with_processor(NoMultiples(4)));
     let (one, five) = (search(1), search(5));
+    assert_eq!([greedy.len(), one.len(), five.len()], [prompts().len(); 3]);
     for ((greedy, one), five) in greedy.iter().zip(&one).zip(&five) {
         assert_eq!(greedy.ids, one[0].ids);
         assert!(five[0].score >= one[0].score - 1e-6 && five[0].ids.iter().all(|id| id % 4 != 0), "{five:?}");

@@ -51,7 +51,9 @@ fn a_window_over_the_whole_sequence_is_causal_and_a_short_one_is_not() {
     let mut noise = Noise::new(23);
     // A recurrence has no windows.
     let has_windows = |config: &TransformerConfig| !matches!(config.first().block.mixer, MixerConfig::GatedDelta(_));
-    for config in decoder_pairs().into_iter().filter(has_windows) {
+    let configs: Vec<TransformerConfig> = decoder_pairs().into_iter().filter(has_windows).collect();
+    assert!(!configs.is_empty());
+    for config in configs {
         let x = noise.tensor([1, 6, 16]);
         let run = |pattern| {
             forward(&config.clone().with_patterns(vec![pattern]).init_with(&ParamBuilder::new(&device(), 0)), x.clone())

@@ -7,6 +7,7 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
+  firelight devices
   firelight train dates --device cuda:1
   BURN_DEVICE=wgpu firelight train dates
 

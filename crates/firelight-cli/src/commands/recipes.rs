@@ -11,6 +11,7 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
+  firelight recipes
   firelight train dates
   firelight train texts --data DIR
   firelight train dates --print-config > mine.toml";

@@ -42,6 +42,7 @@ fn a_grid_is_trained_once_and_told_in_a_table_in_records_and_in_a_picture() {
     let written = |path: &Path| fs::metadata(path).unwrap().modified().unwrap();
     let is_of_run = |path: &Path| path.parent() != Some(out.as_path());
     let times: Vec<_> = kept.iter().filter(|(path, _)| is_of_run(path)).map(|(path, _)| written(path)).collect();
+    assert!(!times.is_empty());
     let again = experiment("ablate", &out, &["--vary", "heads=1,2", "--vary", "norm=layer,rms"]).succeeds();
     assert_eq!(again.stdout, first.stdout);
     assert!(again.stderr.contains("4 trainings") && again.stderr.contains("1 of them to do"), "{}", again.stderr);
@@ -134,8 +135,9 @@ fn ctrl_c_stops_the_experiment_and_the_same_command_goes_on() {
     let done = steps_of(scratch.path());
     interrupted(scratch.path(), done + 3);
     let metrics = fs::read_to_string(scratch.path().join("n_heads=1,seed=1/metrics.jsonl")).unwrap();
-    let steps = metrics.lines().filter(|line| line.contains("gradient_norm"));
-    for (line, step) in steps.zip(1..) {
+    let steps: Vec<&str> = metrics.lines().filter(|line| line.contains("gradient_norm")).collect();
+    assert!(done > 3 && steps.len() > done, "{} steps, {done} before", steps.len());
+    for (line, step) in steps.iter().zip(1..) {
         assert!(line.contains(&format!("\"step\":{step},")), "step {step} is missing: {line}");
     }
     assert!(!scratch.path().join("n_heads=2,seed=1").exists());

@@ -284,6 +284,7 @@ mod tests {
             Mixer::Differential(layer) => layer.lambda_init,
             other => panic!("{other:?}"),
         });
+        assert_eq!(begins.len(), 3);
         // 0.8 - 0.6 exp(-0.3 l).
         for (found, expected) in begins.zip([0.2, 0.355509, 0.470713]) {
             assert!((found - expected).abs() < 1e-6, "{found}");

@@ -63,6 +63,7 @@ fn parts_sum_to_the_difference_of_logits_and_heads_to_their_layer() {
             let found = logit_attribution(&model, |pass| run(&model, &x, pass), score).expect("a sum");
             assert_close(&found.sum(), &found.total, 1e-4);
             assert_close(&found.total, &score(run(&model, &x, &mut Pass::default())), 1e-4);
+            assert_eq!([found.heads.len(), found.attention.len()], [2, 2]);
             for (heads, attention) in found.heads.iter().zip(&found.attention) {
                 let heads = heads.clone().expect("an attention with heads");
                 assert_eq!(heads.dims(), [2, 2, 5]);

@@ -291,6 +291,7 @@ mod tests {
             for unit in [MaskUnit::Token, MaskUnit::WholeWord] {
                 let masking = Masking { ratio, masked: 0.4, random: 0.4, unit };
                 let text = masking.apply(&ids, &vocabulary(), seed(number));
+                prop_assert_eq!([text.inputs.len(), text.chosen.len()], [ids.len(); 2]);
                 let mut count = 0;
                 for ((&id, &input), &chosen) in ids.iter().zip(&text.inputs).zip(&text.chosen) {
                     prop_assert!(chosen || input == id);

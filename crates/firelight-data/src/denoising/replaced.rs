@@ -67,6 +67,7 @@ mod tests {
             let chosen: Vec<bool> = tokens.iter().map(|(_, chosen, _)| *chosen).collect();
             let sampled: Vec<u32> = tokens.iter().filter(|(_, chosen, _)| *chosen).map(|(.., token)| *token).collect();
             let (corrupted, replaced) = replaced_tokens(&ids, &MaskedText { inputs: ids.clone(), chosen }, &sampled);
+            prop_assert_eq!([corrupted.len(), replaced.len()], [tokens.len(); 2]);
             for (((id, chosen, token), found), replaced) in tokens.iter().zip(corrupted).zip(replaced) {
                 prop_assert_eq!(found, if *chosen { *token } else { *id });
                 prop_assert_eq!(replaced, found != *id);

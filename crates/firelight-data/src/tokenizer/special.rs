@@ -158,6 +158,7 @@ mod tests {
             assert_eq!(loaded.special("</s>"), tokenizer.special("</s>"));
             assert_eq!(loaded.encode(TEXT).unwrap(), tokenizer.encode(TEXT).unwrap());
             let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
+            assert!(!theirs.get_added_tokens_decoder().is_empty());
             assert!(theirs.get_added_tokens_decoder().values().all(|token| token.special));
             assert_eq!(theirs.token_to_id("</s>"), tokenizer.special("</s>"));
         }

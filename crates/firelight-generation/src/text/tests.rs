@@ -83,8 +83,10 @@ fn each_sample_stops_by_itself() {
         generate_text_samples(&Successor::new(256), vec![vec![97]], 5, &tokenizer.stream(), options).unwrap()
     };
     let whole = all(&options);
+    assert_eq!(whole.len(), 5);
     let stop = whole[0].text.chars().nth(8).unwrap().to_string();
     let stopped = all(&options.with_stop_strings([stop.clone()]));
+    assert_eq!(stopped.len(), whole.len());
     for (whole, stopped) in whole.iter().zip(&stopped) {
         assert_eq!(stopped.text, whole.text.split(&stop).next().unwrap());
         assert!(whole.ids.starts_with(&stopped.ids));

@@ -74,6 +74,7 @@ fn products_are_those_of_the_numbers_within_the_error_of_eight_bits() {
             let input = Tensor::<2>::from_data(TensorData::new(x.clone(), [rows, d_in]), &device);
             let b = Tensor::<1>::from_data(TensorData::new(bias.clone(), [d_out]), &device);
             let found = quantized_linear(input, blocks, format, Some(b)).into_data();
+            assert_eq!(found.iter::<f64>().count(), rows * d_out);
             for (found, (expected, size)) in found.iter::<f64>().zip(exact(&x, &numbers, &bias, d_in)) {
                 // An activation errs by at most half a step, 1 / 254 of the largest of 32; ten deviations of the sum.
                 assert!(

@@ -21,6 +21,9 @@ use crate::gguf::{Gguf, is_factor};
 const FILES: [[&str; 2]; 2] =
     [["model.safetensors", "model.safetensors.index.json"], ["pytorch_model.bin", "pytorch_model.bin.index.json"]];
 
+/// The longest name of a file that the usual file systems take, in bytes.
+const LONGEST_NAME: usize = 255;
+
 /// Blocks that one thread makes numbers of before it asks for more.
 const BLOCKS_AT_ONCE: usize = 64;
 
@@ -275,16 +278,19 @@ fn tensor_error(file: &WeightFile, tensor: &str, problem: &str) -> StorageError 
     InputError::in_file(file.path(), problem).advise("expected finite f32, f16 or bf16 numbers").into()
 }
 
-/// A file of an index is one beside it: anything else would let a downloaded folder read whatever lies on this machine.
+/// A file of an index is one beside it: anything else would let a downloaded folder read whatever lies on this machine. A name that no
+/// file can have would be quoted whole by the error of the system.
 fn check_name(index: &Path, file: &str) -> Result<(), InputError> {
     let is_plain = Path::new(file).file_name().is_some_and(|name| name == file);
-    match is_plain && !file.contains(['/', '\\']) {
-        true => Ok(()),
-        false => {
-            let problem = format!("names the file `{}`, which is not beside it", shortened(file));
-            Err(InputError::in_file(index, problem).advise("download the model from a source that you trust"))
+    let what = match () {
+        () if !is_plain || file.contains(['/', '\\']) => "which is not beside it".to_string(),
+        () if file.len() > LONGEST_NAME => {
+            format!("a name of {} bytes, of which file systems take {LONGEST_NAME}", file.len())
         }
-    }
+        () => return Ok(()),
+    };
+    let problem = format!("names the file `{}`, {what}", shortened(file));
+    Err(InputError::in_file(index, problem).advise("download the model from a source that you trust"))
 }
 
 fn no_weights(folder: &Path) -> StorageError {

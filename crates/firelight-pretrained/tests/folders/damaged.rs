@@ -205,6 +205,8 @@ fn an_index_names_files_beside_it_alone() {
         let found = edited("llama-sharded", index, &shard, outside);
         assert!(found.contains("which is not beside it"), "{outside}: {found}");
     }
+    let long = edited("llama-sharded", index, &shard, &"x".repeat(9000));
+    assert!(long.contains("a name of 9000 bytes, of which file systems take 255") && long.len() < 900, "{long}");
     let missing = edited("llama-sharded", index, &shard, "model-9.safetensors");
     assert!(missing.contains("cannot read `") && missing.contains("model-9.safetensors"), "{missing}");
     let unknown = edited("llama-sharded", index, "\"lm_head.weight\"", "\"lm_tail.weight\"");

@@ -249,6 +249,7 @@ mod tests {
         let (images, labels) = ([image(1, [8, 8]), image(2, [9, 8])], ["abc", "h", "gg"]);
         let found = matcher.classify(&images, &labels).unwrap();
         let (vectors, texts) = (matcher.embed_images(&images).unwrap(), matcher.embed_texts(&labels).unwrap());
+        assert_eq!([found.len(), vectors.len(), texts.len()], [2, 2, 3]);
         for (vector, found) in vectors.iter().zip(&found) {
             let cosines: Vec<f64> =
                 texts.iter().map(|text| vector.iter().zip(text).map(|(a, b)| f64::from(a * b)).sum()).collect();

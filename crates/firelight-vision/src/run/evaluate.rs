@@ -179,6 +179,7 @@ mod tests {
         let changes = [("init.from", from.as_str()), ("model.adapters", "{ rank = 2 }"), ("init.quantize", "q8_0")];
         let trained = Run::prepare(&request("run", &changes)).unwrap().fit().unwrap();
         let entries = firelight_core::weights_of(&trained.model);
+        assert!(entries.iter().any(|entry| entry.path.contains(".blocks.")));
         assert!(entries.iter().filter(|entry| entry.path.contains(".blocks.")).all(|entry| entry.format.is_some()));
         let merged = home.path().join("merged");
         firelight_training::merge::<Vision>(home.path().join("run"), &Checkpoint::Last, &merged, &device).unwrap();

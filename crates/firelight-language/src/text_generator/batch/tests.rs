@@ -6,7 +6,9 @@ fn prompts_are_continued_together_as_they_are_alone() {
     let options = GenerationOptions::new(5).with_temperature(1.5).with_seed(3);
     let prompts = ["abc", "d", "az", "hgfed cb", "", "fe", "gab", "abcdefgh abcdef"];
     for generator in [generator(), generator().without_cache()] {
-        for (prompt, found) in prompts.iter().zip(generator.generate_each(&prompts, &options)) {
+        let together = generator.generate_each(&prompts, &options);
+        assert_eq!(together.len(), prompts.len());
+        for (prompt, found) in prompts.iter().zip(together) {
             let alone = generator.generate(prompt, &options).map_err(|error| error.to_string());
             assert_eq!(found.map_err(|error| error.to_string()), alone, "{prompt:?}");
         }

@@ -155,6 +155,7 @@ fn adapters_beside_blocks_are_merged() {
     let changes = [("init.from", from.as_str()), ("model.adapters", adapters), ("init.quantize", "q8_0")];
     let trained = Run::<Captioning>::prepare(&of_run("run", &changes)).unwrap().fit().unwrap();
     let entries = firelight_core::weights_of(&trained.model);
+    assert!(entries.iter().any(|entry| entry.path.contains(".blocks.")));
     assert!(entries.iter().filter(|entry| entry.path.contains(".blocks.")).all(|entry| entry.format.is_some()));
     let (run, out) = (home.path().join("run"), home.path().join("merged"));
     firelight_training::merge::<Captioning>(&run, &Checkpoint::Last, &out, &Device::flex()).unwrap();
