@@ -98,6 +98,18 @@ impl Corpus {
         self.parts().flat_map(|part| part.tokens().iter())
     }
 
+    /// All ids, each with whether its document, or its source where there are no documents, ends with it.
+    pub(super) fn ids_with_ends(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.parts().flat_map(|part| {
+            let ends: Vec<usize> = match part.documents() {
+                Some(documents) => documents.ranges().map(|range| range.end).collect(),
+                None => vec![part.tokens().len()],
+            };
+            let mut ends = ends.into_iter().peekable();
+            (1_usize..).zip(part.tokens().iter()).map(move |(place, id)| (id, ends.next_if_eq(&place).is_some()))
+        })
+    }
+
     /// Makes sure that there is something to learn from or to predict, and that batches can be made of it.
     pub(super) fn check(&self, split: Split, recipe: &LanguageRecipe) -> Result<(), DataError> {
         let items = self.items(split, recipe)?;

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{Alone, Communicator, Evaluator, Shared, measure_on, open_run, telling};
+use firelight_training::{Alone, Communicator, Evaluator, Shared, agree_on_examples, measure_on, open_run, telling};
 use serde::Serialize;
 
 use super::Seq2Seq;
@@ -83,7 +83,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -111,6 +111,7 @@ fn measured(
     };
     let ids = translator.vocabulary().encode_all(&pairs, 0)?;
     check_lengths(&recipe, &ids, 0)?;
+    agree_on_examples(ranks.clone(), pairs.iter().zip(&ids))?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let vocabulary = translator.vocabulary().clone();
     let loader = loader_of(&vocabulary, ids, device)?;

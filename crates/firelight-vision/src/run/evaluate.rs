@@ -8,7 +8,9 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run, telling};
+use firelight_training::{
+    Alone, Communicator, DataModule, Shared, TaskEvaluation, agree_on_examples, open_run, telling,
+};
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
@@ -51,7 +53,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -73,6 +75,7 @@ fn measure(
         Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
         None => ImageCorpus::open(&recipe, &folder)?.validation().clone(),
     };
+    agree_on_examples(ranks.clone(), set.pixels().chunks(set.shape().volume()).zip(set.labels()))?;
     let about = (String::from("nats per image"), set.len(), Instant::now());
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
     let task = VisionTask::new(classifier.model().clone(), LossConfig::default());
