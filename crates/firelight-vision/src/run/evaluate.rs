@@ -108,7 +108,8 @@ mod tests {
     use burn::data::dataloader::DataLoader;
     use firelight_data::{ImageDataset, StepLoader};
     use firelight_kernels::assert_close;
-    use firelight_training::{RunRequest, assert_shared};
+    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared};
+    use std::thread;
 
     const SMALL: [(&str, &str); 8] = [
         ("model.patch_size", "4"),
@@ -235,5 +236,23 @@ mod tests {
         assert_eq!(measured(Some((&data, Some("train")))).unwrap().examples, 12);
         let error = measured(Some((&data, Some("test")))).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("test"), "{error}");
+
+        // Ranks that see as many images, but one that is another, are told.
+        let other = home.path().join("other");
+        folder(&other.join("val"), 2);
+        std::fs::copy(data.join("val/upright/000.png"), other.join("val/across/000.png")).unwrap();
+        let run = home.path().join("run");
+        thread::scope(|scope| {
+            for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&data, &other]) {
+                let run = &run;
+                scope.spawn(move || {
+                    let asked = Some((data.as_path(), Some("val")));
+                    let found = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), Arc::new(rank));
+                    let error = found.unwrap_err();
+                    let told = "its validation data is `6 examples with the checksum ";
+                    assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
+                });
+            }
+        });
     }
 }
