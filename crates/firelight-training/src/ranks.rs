@@ -15,6 +15,7 @@ mod preparation;
 mod shards;
 mod sharing;
 mod telling;
+mod wire;
 
 use std::any::Any;
 use std::sync::Arc;
