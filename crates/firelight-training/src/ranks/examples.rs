@@ -9,8 +9,8 @@ use crate::{Communicator, TrainingError};
 /// Refuses ranks that are about to evaluate different examples, by number and checksum. Every rank calls it with all examples, before
 /// [`measure_on`](crate::measure_on), which sees batches and cannot compare them. One process does not read the examples.
 ///
-/// Whatever decides the result belongs to an example: what the model reads, and what it is to answer. What is no [`Hash`], such as numbers,
-/// may be compared by its bits or its debug text. The ranks must be the same program for machines of one kind.
+/// Whatever decides the result belongs to an example: what the model reads, and what it is to answer. What is no [`Hash`], such as a number
+/// with a fraction, may be compared by its bits or its debug text. The ranks must be the same program for machines of one kind.
 ///
 /// ```
 /// use std::sync::Arc;
