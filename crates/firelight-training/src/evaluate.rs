@@ -11,7 +11,7 @@ use firelight_kernels::awake;
 
 use firelight_storage::InputError;
 
-use crate::ranks::{Found, Ranks, settings, weights};
+use crate::ranks::{EXCHANGED, Exchanges, Found, Ranks, settings, weights};
 use crate::{Alone, Communicator, Evaluator, StepOutput, TrainingError};
 
 /// The mean loss over all targets of a dataset.
@@ -64,7 +64,8 @@ where
 }
 
 /// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same loss and scores as one process, to the bit on a CPU. Each rank calls it with
-/// a model of its own and a loader of all batches, and gets the result of all. The ranks first compare weights and number of items.
+/// a model of its own and a loader of all batches, and gets the result of all. The ranks first compare weights and number of items; what the
+/// items are they compare by [`agree_on_examples`](crate::agree_on_examples), if it is called before.
 ///
 /// ```no_run
 /// # fn of<M>(model: &M, loader: &dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>) -> f64
@@ -184,6 +185,21 @@ pub(crate) fn evaluate_with<M>(
     loader: &dyn DataLoader<<M as InferenceStep>::Input>,
     ranks: &Ranks,
     evaluator: &mut dyn Evaluator<M>,
+    each: impl FnMut(M::Output, Progress),
+) -> Result<Evaluation, TrainingError>
+where
+    M: Module + InferenceStep<Output: StepOutput>,
+{
+    evaluate_in(EXCHANGED, model, loader, ranks, evaluator, each)
+}
+
+/// The same, with about so many bytes of all ranks in an exchange.
+fn evaluate_in<M>(
+    bound: usize,
+    model: &M,
+    loader: &dyn DataLoader<<M as InferenceStep>::Input>,
+    ranks: &Ranks,
+    evaluator: &mut dyn Evaluator<M>,
     mut each: impl FnMut(M::Output, Progress),
 ) -> Result<Evaluation, TrainingError>
 where
@@ -193,27 +209,38 @@ where
     let loader = loader.to_device(&device);
     let mut batches = loader.iter();
     let (mut left_out, between) = ranks.turns();
-    let mut found = Vec::new();
-    while let Some(batch) = batches.nth(left_out) {
-        let batch = batch.map_err(TrainingError::data("validation"))?;
-        let model = model.clone(); // A module may not be shared between threads.
-        let output = awake(&device, move || model.step(batch));
-        let (total, count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
-        found.push(Found { sums: [total, count], part: observe(evaluator, &output, ranks)? });
-        each(output, batches.progress());
-        left_out = between;
-    }
+    let mut exchanges = Exchanges::new(ranks, bound);
     let (mut total, mut count) = (0.0, 0.0);
-    for Found { sums: [more, targets], part } in ranks.in_turns(found)? {
-        (total, count) = (total + more, count + targets);
-        absorb(evaluator, part, ranks)?;
+    loop {
+        let mut found = Vec::new();
+        while found.len() < exchanges.batches() {
+            let Some(batch) = batches.nth(left_out) else { break };
+            let batch = batch.map_err(TrainingError::data("validation"))?;
+            let model = model.clone(); // A module may not be shared between threads.
+            let output = awake(&device, move || model.step(batch));
+            let (total, count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
+            found.push(Found { sums: [total, count], part: observe(evaluator, &output, ranks)? });
+            each(output, batches.progress());
+            left_out = between;
+        }
+        let (found, is_last) = exchanges.exchange(found)?;
+        for Found { sums: [more, targets], part } in found {
+            (total, count) = (total + more, count + targets);
+            absorb(evaluator, part, ranks)?;
+        }
+        if is_last {
+            return mean(total, count);
+        }
     }
+}
+
+/// The mean loss.
+fn mean(total: f64, count: f64) -> Result<Evaluation, TrainingError> {
     if count == 0.0 {
         let problem = "the validation data holds no target: expected at least one, found 0";
-        Err(InputError::new(problem).advise("is the validation split empty?").into())
-    } else {
-        Ok(Evaluation { loss: total / count, tokens: count as u64 })
+        return Err(InputError::new(problem).advise("is the validation split empty?").into());
     }
+    Ok(Evaluation { loss: total / count, tokens: count as u64 })
 }
 
 /// Shows the evaluator an output, or, on several ranks, takes from it what all of them will [absorb].
@@ -348,6 +375,31 @@ mod tests {
             (model, loader, Box::new(Shared(InOrder { losses: Vec::new() })))
         });
         assert_eq!((found.tokens, scores.last()), (9, Some(&5.0)), "nine points in five batches");
+    }
+
+    #[test]
+    fn scores_do_not_depend_on_how_much_is_exchanged_at_once() {
+        let points: Vec<(f32, f32)> = (0..23).map(|x| (x as f32, 0.3 * x as f32 - 1.0)).collect();
+        let found = |bound: usize, ranks: &Ranks| {
+            let (loader, mut evaluator) = (PointLoader::new(points.clone(), 2), Shared(InOrder { losses: Vec::new() }));
+            let found = evaluate_in(bound, &line(), &loader, ranks, &mut evaluator, |_, _| ()).unwrap();
+            let scores = finish::<Line>(&mut evaluator, &line(), ranks).unwrap();
+            [found.loss, found.tokens as f64, scores[0], scores[1]].map(f64::to_bits)
+        };
+        let expected = found(EXCHANGED, &Ranks::alone());
+        assert_eq!(expected[3], 12_f64.to_bits(), "twelve batches");
+        for world in [2, 3, 5] {
+            for bound in [0, 300, EXCHANGED] {
+                thread::scope(|scope| {
+                    for rank in Threads::ranks(world, ThreadsOptions::default()) {
+                        let found = &found;
+                        scope.spawn(move || {
+                            assert_eq!(found(bound, &Ranks::new(Arc::new(rank))), expected, "{world} ranks, {bound}");
+                        });
+                    }
+                });
+            }
+        }
     }
 
     fn line() -> Line {

@@ -7,7 +7,9 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run, telling};
+use firelight_training::{
+    Alone, Communicator, DataModule, Shared, TaskEvaluation, agree_on_examples, open_run, telling,
+};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, validation_loader};
@@ -55,7 +57,7 @@ pub fn evaluate_masked(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate_masked`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate_masked`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_masked_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -74,12 +76,14 @@ fn measure(
     let (_, model, vocabulary) = load::<PretrainingConfig>(folder, checkpoint, device)?;
     let (folder, recipe) = open_run::<MaskedLanguage>(folder)?;
     let examples = examples_of(&folder, &recipe, &vocabulary, data)?;
+    let count = examples.units.lengths().len();
+    agree_on_examples(ranks.clone(), (0..count).map(|index| format!("{:?}", examples.fixed(index))))?;
     let (began, objective) = (Instant::now(), recipe.data.objective);
     let task = PretrainingTask::new(model, LossConfig::default());
     let is_of_tokens = !matches!(objective, PretrainingObjective::Replaced(_));
     let unit = if is_of_tokens { "nats per hidden token" } else { "nats per token" };
     let (loader, mut scores) = (validation_loader(&examples, device)?, Shared(PretrainingScores::of(objective)));
-    let about = (unit.into(), examples.units.lengths().len(), began);
+    let about = (unit.into(), count, began);
     let mut found = TaskEvaluation::on(&task, loader.as_ref(), &mut scores, about, ranks)?;
     if is_of_tokens {
         found.scores.insert(0, ("perplexity", found.loss.exp()));

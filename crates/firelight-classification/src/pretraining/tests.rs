@@ -4,19 +4,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 
 use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::StepLoader;
-use firelight_storage::{Existing, TaskError, save_weights};
-use firelight_training::{Run, RunRequest, Task, assert_shared};
+use firelight_storage::{Checkpoint, Existing, TaskError, save_weights};
+use firelight_training::{Run, RunRequest, Task, Threads, ThreadsOptions, assert_shared};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::examples::{ExampleDataset, PretrainingBatch, PretrainingBatcher};
-use super::{MaskedLanguage, PretrainingTask};
+use super::{MaskedLanguage, PretrainingTask, evaluate_masked_on};
 use crate::tiny::tiny;
 use crate::{Classification, Embedder};
 
@@ -114,6 +115,27 @@ fn ranks_share_the_scores_of_every_objective() {
         });
         assert!(found.loss > 0.0 && values.len() == scores.len(), "{found:?} {values:?}");
     }
+}
+
+#[test]
+fn ranks_that_read_other_texts_are_told() {
+    let (objective, changes, _) = OBJECTIVES[0];
+    let home = Home::new();
+    let run = home.trained(&home.pretraining(objective, "run", changes));
+    let [texts, other] = ["texts", "other"].map(|name| home.path(name));
+    fs::create_dir(&other).unwrap();
+    let text = fs::read_to_string(texts.join("dev.txt")).unwrap();
+    fs::write(other.join("dev.txt"), text.replacen("fine", "dull", 1)).unwrap();
+    thread::scope(|scope| {
+        for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&texts, &other]) {
+            let run = &run;
+            scope.spawn(move || {
+                let (asked, rank) = (Some((data.as_path(), Some("dev"))), Arc::new(rank));
+                let error = evaluate_masked_on(run, &Checkpoint::Last, asked, &Device::default(), rank).unwrap_err();
+                assert!(error.is_user_error() && error.to_string().contains("its validation data is `"), "{error}");
+            });
+        }
+    });
 }
 
 #[test]

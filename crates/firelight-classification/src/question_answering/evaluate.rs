@@ -45,7 +45,7 @@ pub fn evaluate_answers(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate_answers`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate_answers`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_answers_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,

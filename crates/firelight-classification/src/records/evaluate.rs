@@ -7,7 +7,9 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight_data::{DataError, SplitConfig};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
-use firelight_training::{Communicator, DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, open_run, telling};
+use firelight_training::{
+    Communicator, DataModule, RecipeOf, Task, TaskEvaluation, TrainingModule, agree_on_examples, open_run, telling,
+};
 
 use super::files::{Asked, Measured, measured_in};
 use super::{RecordData, RecordTask, name_of, read_all};
@@ -46,6 +48,7 @@ where
     };
     let (count, began) = (records.1.len(), Instant::now());
     let data = RecordData::<T>::measured(&recipe, (vocabulary, targets), records)?;
+    agree_on_examples(ranks.clone(), data.validation_records().iter().map(|record| format!("{record:?}")))?;
     let task = TrainingModule::new(model, T::Loss::default());
     let mut evaluator = T::evaluator(&data, &recipe);
     let about = (data.loss_unit(), count, began);

@@ -48,7 +48,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,

@@ -2,17 +2,20 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
+use std::thread;
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_core::ParamBuilder;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
-    DataModule, Estimate, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer,
+    DataModule, Estimate, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Threads,
+    ThreadsOptions, Trainer,
 };
 
 use super::records::tests as texts;
-use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate};
+use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate, evaluate_on};
 use crate::classifier::{Classifier, Prediction};
 use crate::data::TextBatcher;
 use crate::loss::SequenceLossConfig;
@@ -114,6 +117,26 @@ fn ranks_share_the_scores_of_every_kind_of_label() {
         let scores = shared_scores(&prepare(home.path(), changes).unwrap());
         assert!(!scores.is_empty() && scores.iter().all(|score| score.is_finite()), "{scores:?}");
     }
+}
+
+#[test]
+fn ranks_that_read_other_texts_are_told() {
+    let (home, other) = (folder(|words| words[0].to_string()), tempfile::tempdir().unwrap());
+    prepare(home.path(), &[("training.epochs", "1"), ("schedule.warmup_steps", "1")]).unwrap().fit().unwrap();
+    let texts = fs::read_to_string(home.path().join("dev.tsv")).unwrap();
+    fs::write(other.path().join("dev.tsv"), texts.replacen("calm", "wind", 1)).unwrap();
+    let run = home.path().join("run");
+    thread::scope(|scope| {
+        for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&home, &other]) {
+            let (run, data) = (&run, data.path());
+            scope.spawn(move || {
+                let (asked, rank) = (Some((data, Some("dev"))), Arc::new(rank));
+                let error = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), rank).unwrap_err();
+                let told = "its validation data is `8 examples with the checksum ";
+                assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
+            });
+        }
+    });
 }
 
 #[test]

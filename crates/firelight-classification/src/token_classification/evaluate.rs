@@ -46,7 +46,7 @@ pub fn evaluate_tags(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate_tags`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate_tags`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_tags_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,

@@ -24,7 +24,7 @@ const SMALL: &[&str] = &[
 ];
 
 /// A trained model.
-fn run() -> &'static Path {
+pub(super) fn run() -> &'static Path {
     static RUN: LazyLock<PathBuf> = LazyLock::new(|| {
         let run = Path::new(env!("CARGO_TARGET_TMPDIR")).join("captioning");
         let _ = fs::remove_dir_all(&run); // of an earlier run of the tests

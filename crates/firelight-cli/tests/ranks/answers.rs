@@ -4,9 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::job::on_ranks;
+use super::job::{on_ranks, train};
 use crate::support::{Finished, Model, finish, firelight, model, text};
-use crate::{USER, classification, translation};
+use crate::{USER, answering, captioning, classification, tagging, translation, vision};
 
 fn mpirun(world: usize, args: &[String]) -> Finished {
     finish(on_ranks(world, args))
@@ -43,15 +43,29 @@ fn answers_are_those_of_one_process_in_the_order_of_the_lines() {
     }
 }
 
+/// What `evaluate --json` says, without the seconds.
+fn measured(found: Finished) -> String {
+    let mut line: Value = serde_json::from_str(&found.succeeds().stdout).unwrap();
+    assert!(line.as_object_mut().unwrap().remove("seconds").is_some(), "{line}");
+    line.to_string()
+}
+
+/// The language model is among the commands above.
 #[test]
 fn every_task_is_evaluated_as_by_one_process() {
-    for run in [&classification::texts().run, &translation::pairs().run] {
+    let home = Model::scratch();
+    let masked = home.path().join("masked");
+    firelight(train(&["masked", "--set", "data.stories=3000"], &masked, &["--steps", "2"])).succeeds();
+    let runs = [
+        &classification::texts().run,
+        &tagging::sentences().run,
+        &answering::questions().run,
+        &masked,
+        &translation::pairs().run,
+        &vision::images().run,
+    ];
+    for run in runs.map(|run| run.as_path()).into_iter().chain([captioning::run()]) {
         let command = words(&["evaluate", &text(run), "--json"]);
-        let measured = |found: Finished| {
-            let mut line: Value = serde_json::from_str(&found.succeeds().stdout).unwrap();
-            assert!(line.as_object_mut().unwrap().remove("seconds").is_some(), "{line}");
-            line.to_string()
-        };
         assert_eq!(measured(mpirun(2, &command)), measured(firelight(&command)), "{command:?}");
     }
 }

@@ -4,7 +4,7 @@ use super::Pair;
 use crate::{DataError, Tokenizer};
 
 /// The ids of a pair.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct EncodedPair {
     /// Ids of the source.
     pub source: Vec<u32>,

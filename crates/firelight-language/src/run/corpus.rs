@@ -98,6 +98,18 @@ impl Corpus {
         self.parts().flat_map(|part| part.tokens().iter())
     }
 
+    /// All ids, each with whether its document, or its source where there are no documents, ends with it.
+    pub(super) fn ids_with_ends(&self) -> impl Iterator<Item = (u32, bool)> {
+        self.parts().flat_map(|part| {
+            let ends: Vec<usize> = match part.documents() {
+                Some(documents) => documents.ranges().map(|range| range.end).collect(),
+                None => vec![part.tokens().len()],
+            };
+            let mut ends = ends.into_iter().peekable();
+            (1_usize..).zip(part.tokens().iter()).map(move |(place, id)| (id, ends.next_if_eq(&place).is_some()))
+        })
+    }
+
     /// Makes sure that there is something to learn from or to predict, and that batches can be made of it.
     pub(super) fn check(&self, split: Split, recipe: &LanguageRecipe) -> Result<(), DataError> {
         let items = self.items(split, recipe)?;
@@ -224,14 +236,15 @@ impl Reading<'_> {
 mod tests {
     use std::fs;
     use std::path::Path;
+    use std::thread;
 
     use super::super::sources::Sources;
-    use super::super::{Run, evaluate};
+    use super::super::{Run, evaluate, evaluate_on};
     use super::*;
     use crate::training::LmTask;
     use firelight_core::{LossConfig, ParamBuilder};
     use firelight_storage::{Checkpoint, Existing};
-    use firelight_training::RunRequest;
+    use firelight_training::{RunRequest, Threads, ThreadsOptions};
 
     const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n\
         [model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nmax_seq_len = 24\n\n[training]\nsteps = 4\nbatch_size = 3\n";
@@ -299,6 +312,33 @@ mod tests {
         let run = Run::prepare(&request.with_data(home.join("text.txt"))).unwrap();
         let folder = run.fit().unwrap().folder;
         fs::read(folder.weights(&Checkpoint::Last).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn ranks_that_read_other_texts_are_told() {
+        let home = tempfile::tempdir().unwrap();
+        let run = home.path().join("run");
+        train(&run, &[], 1, Existing::Refuse);
+        let [text, other] = ["text.txt", "other.txt"].map(|name| home.path().join(name));
+        fs::write(&other, self::text().chars().rev().collect::<String>()).unwrap();
+        thread::scope(|scope| {
+            for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&text, &other]) {
+                let run = &run;
+                scope.spawn(move || {
+                    let (asked, rank) = (Some((data.as_path(), None)), Arc::new(rank));
+                    let error = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), rank).unwrap_err();
+                    assert!(error.is_user_error() && error.to_string().contains("its validation data is `"), "{error}");
+                });
+            }
+        });
+    }
+
+    #[test]
+    fn every_id_says_whether_something_ends_with_it() {
+        let part = |ends: Option<Vec<usize>>| Part::new(Tokens::from(vec![7, 8, 9]), ends);
+        let corpus = Corpus::new(vec![part(None), part(Some(vec![1, 3]))]);
+        let expected = [(7, false), (8, false), (9, true), (7, true), (8, false), (9, true)];
+        assert_eq!(corpus.ids_with_ends().collect::<Vec<_>>(), expected);
     }
 
     #[test]

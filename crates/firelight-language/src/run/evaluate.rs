@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::Tokenizer;
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, open_run};
+use firelight_training::{Alone, Communicator, DataModule, agree_on_examples, open_run};
 use serde::Serialize;
 
 use super::corpus::Part;
@@ -64,7 +64,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -72,7 +72,7 @@ pub fn evaluate_on(
     device: &Device,
     communicator: Arc<dyn Communicator>,
 ) -> Result<Evaluation, TaskError> {
-    let open = || -> Result<_, TaskError> {
+    let open = |ranks: Arc<dyn Communicator>| -> Result<_, TaskError> {
         let generator = TextGenerator::load_from(folder.as_ref(), checkpoint, device)?;
         let (folder, recipe) = open_run::<Language>(folder.as_ref())?;
         let tokenizer = generator.tokenizer();
@@ -84,10 +84,11 @@ pub fn evaluate_on(
                 [all.clone(), all]
             }
         };
+        agree_on_examples(ranks, validation.ids_with_ends())?;
         let loader = validation.validation_loader(&recipe, device)?;
         Ok((generator, validation, loader))
     };
-    let (generator, validation, loader) = firelight_training::telling(communicator.clone(), |_| open())?;
+    let (generator, validation, loader) = firelight_training::telling(communicator.clone(), open)?;
     let task = LmTask::new(generator.model().clone(), LossConfig::default());
     let found = firelight_training::evaluate_on(&task, loader.as_ref(), communicator)?;
     let characters = validation.parts().map(|part| characters(generator.tokenizer(), part)).sum::<usize>();

@@ -7,7 +7,7 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{Alone, Communicator, Evaluator, Shared, measure_on, open_run, telling};
+use firelight_training::{Alone, Communicator, Evaluator, Shared, agree_on_examples, measure_on, open_run, telling};
 use serde::Serialize;
 
 use super::Seq2Seq;
@@ -83,7 +83,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -111,6 +111,7 @@ fn measured(
     };
     let ids = translator.vocabulary().encode_all(&pairs, 0)?;
     check_lengths(&recipe, &ids, 0)?;
+    agree_on_examples(ranks.clone(), pairs.iter().zip(&ids))?;
     let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
     let vocabulary = translator.vocabulary().clone();
     let loader = loader_of(&vocabulary, ids, device)?;
@@ -146,7 +147,8 @@ mod tests {
     use firelight_data::StepLoader;
     use firelight_kernels::assert_close;
     use firelight_storage::ModelFolder;
-    use firelight_training::{RunRequest, assert_shared};
+    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared};
+    use std::thread;
 
     const SMALL: [(&str, &str); 9] = [
         ("data.toy_pairs", "60"),
@@ -262,5 +264,23 @@ mod tests {
         assert!(error.is_user_error() && error.to_string().contains("set data.source and data.target"), "{error}");
         let error = measured(Some((&table, Some("val")))).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("is one file and has no split `val`"), "{error}");
+
+        // Ranks whose files have the same pairs in another order are told.
+        let turned = home.path().join("turned.tsv");
+        let lines = pairs.iter().rev().map(|pair| format!("{}\t{}\n", pair.source, pair.target));
+        std::fs::write(&turned, lines.collect::<String>()).unwrap();
+        let (run, options) = (home.path().join("run"), &options);
+        thread::scope(|scope| {
+            for (rank, table) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&table, &turned]) {
+                let run = &run;
+                scope.spawn(move || {
+                    let (asked, rank) = (Some((table.as_path(), None)), Arc::new(rank));
+                    let error =
+                        evaluate_on(run, &Checkpoint::Last, asked, options, &Device::default(), rank).unwrap_err();
+                    let told = "its validation data is `3 examples with the checksum ";
+                    assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
+                });
+            }
+        });
     }
 }

@@ -11,6 +11,7 @@ use firelight_storage::{InputError, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::wire::{self, WireError};
 use crate::{Communicator, CommunicatorError};
 
 const OPERATION: &str = "exchange of answers";
@@ -215,12 +216,12 @@ where
         (own, alive.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
     alive?;
-    let unreadable = |error: serde_json::Error| TaskError::new(false, format!("{OPERATION}: {error}"));
-    let mut own = serde_json::to_vec(&own).map_err(unreadable)?;
+    let unreadable = |error: WireError| TaskError::new(false, format!("{OPERATION}: {error}"));
+    let mut own = wire::to_bytes(&own).map_err(unreadable)?;
     while come.iter().any(Option::is_none) {
         exchange(ranks, mem::take(&mut own), &mut come)?;
     }
-    let all = come.iter().flatten().map(|bytes| serde_json::from_slice(bytes).map_err(unreadable));
+    let all = come.iter().flatten().map(|bytes| wire::of_bytes(bytes).map_err(unreadable));
     Ok(all.collect::<Result<_, TaskError>>()?)
 }
 

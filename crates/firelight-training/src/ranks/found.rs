@@ -25,6 +25,11 @@ impl Found {
         words.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 
+    /// How many [bytes](Self::to_bytes) it is.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<u64>() * (3 + self.part.iter().map(|row| 1 + row.len()).sum::<usize>())
+    }
+
     /// The batches, in their order.
     pub(crate) fn of_bytes(bytes: &[u8]) -> impl Iterator<Item = Self> {
         let mut words = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word));
@@ -53,6 +58,7 @@ mod tests {
         let part = vec![vec![], vec![f64::NAN, -0.0]];
         let bytes = Found::to_bytes(&[Found { sums: [1.0, 2.0], part }, Found::default()]);
         assert_eq!(bytes.len(), 8 * (3 + 1 + 3 + 3));
+        assert_eq!(Found::of_bytes(&bytes).map(|found| found.size()).collect::<Vec<_>>(), [8 * 7, 8 * 3]);
         assert_eq!(bytes[..16], [1.0_f64.to_le_bytes(), 2.0_f64.to_le_bytes()].concat());
         assert_eq!(bytes[16..24], 2_u64.to_le_bytes());
         let rows: Vec<Vec<u64>> = Found::of_bytes(&bytes).flat_map(|found| found.part).map(bits).collect();

@@ -5,10 +5,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::dealing::deal;
+use super::wire::{self, WireError};
 use crate::{Communicator, CommunicatorError};
 
 /// Answers blocks of lines like [`deal`], and gives all answers to every rank, in the order of the blocks. `answer` is called for the blocks of
-/// this rank, with the number of lines before the block.
+/// this rank, with the number of lines before the block. Numbers of an answer keep their bits, those that are not finite too.
 ///
 /// ```
 /// use firelight_storage::TaskError;
@@ -52,10 +53,10 @@ where
     if ranks.world() == 1 {
         return Ok(answers);
     }
-    let unreadable = |error: serde_json::Error| TaskError::new(false, format!("exchange of answers: {error}"));
+    let unreadable = |error: WireError| TaskError::new(false, format!("exchange of answers: {error}"));
     // Nothing but the first rank's answers is looked at.
-    let bytes = ranks.broadcast(0, serde_json::to_vec(&answers).map_err(unreadable)?)?;
-    Ok(serde_json::from_slice(&bytes).map_err(unreadable)?)
+    let bytes = ranks.broadcast(0, wire::to_bytes(&answers).map_err(unreadable)?)?;
+    Ok(wire::of_bytes(&bytes).map_err(unreadable)?)
 }
 
 #[cfg(test)]
@@ -90,6 +91,21 @@ mod tests {
                 });
             }
         }
+    }
+
+    #[test]
+    fn numbers_that_are_not_finite_come_as_they_are() {
+        let numbers = [(f64::NAN, f32::NAN), (f64::INFINITY, f32::NEG_INFINITY), (-0.0, -0.0), (0.1 + 0.2, 0.1)];
+        thread::scope(|scope| {
+            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+                scope.spawn(move || {
+                    let answer = |before: usize, _: &[String]| Ok(numbers[before]);
+                    let found = deal_to_all::<_, TaskError>(&rank, blocks(&[1, 1, 1, 1]), answer).unwrap();
+                    let bits = |(double, single): (f64, f32)| (double.to_bits(), single.to_bits());
+                    assert_eq!(found.into_iter().map(bits).collect::<Vec<_>>(), numbers.map(bits));
+                });
+            }
+        });
     }
 
     #[test]

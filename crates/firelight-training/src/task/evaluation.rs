@@ -40,7 +40,8 @@ impl TaskEvaluation {
         Self::on(task, loader, evaluator, about, Arc::new(Alone))
     }
 
-    /// As [`of`](Self::of), on several ranks, which share the batches and find the same. Each rank calls it.
+    /// As [`of`](Self::of), on several ranks, which share the batches and find the same. Each rank calls it, after
+    /// [`agree_on_examples`](crate::agree_on_examples).
     ///
     /// # Errors
     /// As [`measure_on`].

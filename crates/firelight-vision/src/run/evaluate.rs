@@ -8,7 +8,9 @@ use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, open_run, telling};
+use firelight_training::{
+    Alone, Communicator, DataModule, Shared, TaskEvaluation, agree_on_examples, open_run, telling,
+};
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
@@ -51,7 +53,7 @@ pub fn evaluate(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -73,6 +75,7 @@ fn measure(
         Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
         None => ImageCorpus::open(&recipe, &folder)?.validation().clone(),
     };
+    agree_on_examples(ranks.clone(), set.pixels().chunks(set.shape().volume()).zip(set.labels()))?;
     let about = (String::from("nats per image"), set.len(), Instant::now());
     let loader = loader_of(set, classifier.config().normalization.clone(), device);
     let task = VisionTask::new(classifier.model().clone(), LossConfig::default());
@@ -105,7 +108,8 @@ mod tests {
     use burn::data::dataloader::DataLoader;
     use firelight_data::{ImageDataset, StepLoader};
     use firelight_kernels::assert_close;
-    use firelight_training::{RunRequest, assert_shared};
+    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared};
+    use std::thread;
 
     const SMALL: [(&str, &str); 8] = [
         ("model.patch_size", "4"),
@@ -233,5 +237,23 @@ mod tests {
         assert_eq!(measured(Some((&data, Some("train")))).unwrap().examples, 12);
         let error = measured(Some((&data, Some("test")))).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("test"), "{error}");
+
+        // Ranks that see as many images, but one that is another, are told.
+        let other = home.path().join("other");
+        folder(&other.join("val"), 2);
+        std::fs::copy(data.join("val/upright/000.png"), other.join("val/across/000.png")).unwrap();
+        let run = home.path().join("run");
+        thread::scope(|scope| {
+            for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&data, &other]) {
+                let run = &run;
+                scope.spawn(move || {
+                    let asked = Some((data.as_path(), Some("val")));
+                    let found = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), Arc::new(rank));
+                    let error = found.unwrap_err();
+                    let told = "its validation data is `6 examples with the checksum ";
+                    assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
+                });
+            }
+        });
     }
 }

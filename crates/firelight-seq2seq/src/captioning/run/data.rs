@@ -25,7 +25,7 @@ use crate::vocabulary::too_long;
 const LIST: &str = "captions.jsonl";
 
 /// Images of one validation batch: enough to keep the cores busy, few enough for small memories.
-const VALIDATION_BATCH: usize = 64;
+pub(super) const VALIDATION_BATCH: usize = 64;
 
 /// No index of images is larger, in bytes: it has a caption for each of them.
 const INDEX_LIMIT: u64 = 1 << 30;

@@ -6,8 +6,11 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight_core::LossConfig;
+use firelight_data::CaptionedImages;
 use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{Alone, Communicator, DataModule, Shared, TaskEvaluation, TrainingModule, open_run, telling};
+use firelight_training::{
+    Alone, Communicator, DataModule, Shared, TaskEvaluation, TrainingModule, agree_on_examples, open_run, telling,
+};
 
 use super::super::captioner::Captioner;
 use super::data::{CaptionData, captioned, list_of, no_list, of_list};
@@ -52,7 +55,7 @@ pub fn evaluate_captions(
 /// ```
 ///
 /// # Errors
-/// As [`evaluate_captions`], and if ranks have other models or numbers of examples, or one of them has failed or does not come in time.
+/// As [`evaluate_captions`], and if ranks have other models or examples, or one of them has failed or does not come in time.
 pub fn evaluate_captions_on(
     folder: impl AsRef<Path>,
     checkpoint: &Checkpoint,
@@ -84,7 +87,9 @@ fn measure(
         }
         None => CaptionData::open(&recipe, &folder)?,
     };
-    let (count, began) = (data.validation().captions.len(), Instant::now());
+    let CaptionedImages { images, captions } = data.validation();
+    agree_on_examples(ranks.clone(), images.pixels().chunks(images.shape().volume()).zip(captions))?;
+    let (count, began) = (captions.len(), Instant::now());
     let mut scores = Shared(TargetScores::new(Some(descriptions(&recipe, &data, count, beams))));
     let task = TrainingModule::new(captioner.model().clone(), LossConfig::default());
     let loader = data.validation_loader(&recipe, device)?;

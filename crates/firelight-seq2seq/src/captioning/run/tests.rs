@@ -1,7 +1,7 @@
 //! Whole trainings of captions: on drawn digits, on labelled images, on images with captions of their own.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
@@ -67,22 +67,6 @@ fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_train
     let names: Vec<&str> = own.scores.iter().map(|(name, _)| *name).collect();
     assert_eq!((names, own.examples), (vec!["token_accuracy", "exact_match", "bleu"], 6));
 
-    // Ranks find the same.
-    let run = home.path().join("run");
-    let shared: Vec<TaskEvaluation> = thread::scope(|scope| {
-        let run = &run;
-        let rank = |rank: Threads| {
-            let evaluate =
-                move || evaluate_captions_on(run, &Checkpoint::Last, None, 1, &Device::default(), Arc::new(rank));
-            scope.spawn(evaluate)
-        };
-        let ranks: Vec<_> = Threads::ranks(2, ThreadsOptions::default()).into_iter().map(rank).collect();
-        ranks.into_iter().map(|rank| rank.join().unwrap().unwrap()).collect()
-    });
-    for found in shared {
-        assert_eq!((found.loss, found.scores, found.examples), (own.loss, own.scores.clone(), 6));
-    }
-
     // The validation images again, as files of their own with a list.
     let validation = trained.corpus.validation();
     let line = |(index, caption): (usize, &String)| {
@@ -96,6 +80,46 @@ fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_train
     assert_eq!(measured(Some(home.path()), 1).unwrap().loss, own.loss);
     let error = measured(Some(&home.path().join("run")), 1).unwrap_err();
     assert!(error.is_user_error() && error.to_string().contains("captions.jsonl"), "{error}");
+}
+
+#[test]
+fn ranks_share_the_batches_of_captions_and_are_told_of_other_images() {
+    let home = tempfile::tempdir().unwrap();
+    let [list, other] = ["list", "other"].map(|name| home.path().join(name));
+    let images = 2 * data::VALIDATION_BATCH - 1;
+    for list in [&list, &other] {
+        folder(list, images);
+    }
+    let request = request(home.path(), &[]).with_data(&list);
+    let trained = Run::<Captioning>::prepare(&request).unwrap().fit().unwrap();
+    let run = trained.folder.path();
+    let on_ranks = |lists: &[&PathBuf]| -> Vec<Result<TaskEvaluation, TaskError>> {
+        thread::scope(|scope| {
+            let start = |(rank, list): (Threads, PathBuf)| {
+                let rank = Arc::new(rank);
+                let found =
+                    move || evaluate_captions_on(run, &Checkpoint::Last, Some(&list), 1, &Device::default(), rank);
+                scope.spawn(found)
+            };
+            let ranks = Threads::ranks(lists.len(), ThreadsOptions::default()).into_iter();
+            let ranks: Vec<_> = ranks.zip(lists.iter().copied().cloned()).map(start).collect();
+            ranks.into_iter().map(|rank| rank.join().unwrap()).collect()
+        })
+    };
+    let alone = on_ranks(&[&list]).remove(0).unwrap();
+    assert_eq!(alone.examples, images);
+    assert!(alone.examples > 2 * Captioner::BATCH, "several batches, of the losses as of the captions");
+    for found in on_ranks(&[&list, &list]) {
+        let found = found.unwrap();
+        assert_eq!((found.loss.to_bits(), &found.scores), (alone.loss.to_bits(), &alone.scores));
+    }
+
+    fs::copy(other.join("1.png"), other.join(format!("{}.png", images - 1))).unwrap();
+    for found in on_ranks(&[&list, &other]) {
+        let error = found.unwrap_err();
+        let told = format!("its validation data is `{images} examples with the checksum ");
+        assert!(error.is_user_error() && error.to_string().contains(&told), "{error}");
+    }
 }
 
 #[test]
