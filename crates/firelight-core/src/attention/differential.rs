@@ -201,7 +201,7 @@ impl TokenMixer for DifferentialAttention {
         let options = context.options(&query, self.scale).with_scale(Some(self.scale)).with_soft_cap(self.soft_cap);
         let value = Tensor::cat(vec![value.clone(), value], 1); // Both attentions read the same.
         let heads = merge_heads(self.difference(attend([query, key, value], &options, tap)));
-        self.output.forward(hooked_heads(heads, self.n_heads / 2, "attention.heads", pass))
+        self.output.forward(pass.activation_of_heads("attention.heads", heads, self.n_heads / 2))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
