@@ -44,10 +44,7 @@ impl TokenMixer for DistanceAttention {
         };
         let (query, key) = (turned(query), turned(key));
         // With a cache these are the keys and values of all tokens that the layer can see.
-        let (key, value) = match pass.state() {
-            Some(state) => state.expect_mut::<KeyValues>().append(key, value),
-            None => (key, value),
-        };
+        let (key, value) = KeyValues::append_to(pass, key, value);
         // -|q - k|^2 without -|q|^2, which is the same for all keys: [B, H, T, K].
         let scores = query.matmul(key.clone().transpose()) * 2 - key.square().sum_dim(3).transpose();
         let options = AttentionOptions::default().with_mask(context.attention.mask.clone());

@@ -33,21 +33,19 @@ impl Recurrence {
 impl TokenMixer for Recurrence {
     fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
         let [batch, length, width] = x.dims();
-        let (gate, value) = (sigmoid(self.gate.forward(x.clone())), self.value.forward(x));
-        let gate = match &context.padding {
-            // What is padding leaves h as it is.
-            Some(padding) => gate.mask_fill(padding.clone().unsqueeze_dim::<3>(2).expand([batch, length, width]), 1.0),
-            None => gate,
-        };
+        // What is padding leaves h as it is, and a document keeps nothing of the one before it.
+        let gate = context.fill_padding(sigmoid(self.gate.forward(x.clone())), 1.0);
+        let new = (1 - gate.clone()) * self.value.forward(x);
+        let kept = context.fill_document_starts(gate, 0.0);
         let mut fresh = None;
         let carried = match pass.state() {
             Some(state) => state.expect_mut::<RecurrentState<3>>().extend(length),
             None => &mut fresh,
         };
-        let mut hidden = carried.take().unwrap_or_else(|| Tensor::zeros([batch, 1, width], &value.device()));
-        let steps = gate.split(1, 1).into_iter().zip(value.split(1, 1));
-        let outputs = steps.map(|(gate, value)| {
-            hidden = gate.clone() * hidden.clone() + (1 - gate) * value;
+        let mut hidden = carried.take().unwrap_or_else(|| Tensor::zeros([batch, 1, width], &new.device()));
+        let steps = kept.split(1, 1).into_iter().zip(new.split(1, 1));
+        let outputs = steps.map(|(kept, new)| {
+            hidden = kept * hidden.clone() + new;
             hidden.clone()
         });
         let outputs = Tensor::cat(outputs.collect(), 1);

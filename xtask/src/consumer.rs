@@ -27,6 +27,31 @@ mod tests {
 
     use crate::command::workspace_root;
 
+    /// Attention, a block and a mask rule of one's own, with their proofs: what a newcomer reads first.
+    const SHOWN: [&str; 3] = ["own_attention.rs", "own_block.rs", "own_mask.rs"];
+
+    /// The most lines that each of them has.
+    const LINES: usize = 80;
+
+    /// The files that are too long, with their lines.
+    fn too_long<'a>(files: impl IntoIterator<Item = (&'a str, String)>) -> Vec<(&'a str, usize)> {
+        let counted = files.into_iter().map(|(name, text)| (name, text.lines().count()));
+        counted.filter(|(_, lines)| *lines > LINES).collect()
+    }
+
+    #[test]
+    fn parts_of_ones_own_are_short() {
+        let folder = workspace_root().join("tests/consumer/tests");
+        let read = |name: &'static str| (name, fs::read_to_string(folder.join(name)).expect("a file of the consumer"));
+        let long = too_long(SHOWN.map(read));
+        assert!(
+            long.is_empty(),
+            "{long:?}: more than {LINES} lines; shorten by a better interface, not by longer lines"
+        );
+        let lines = |count: usize| "//\n".repeat(count);
+        assert_eq!(too_long([("a", lines(LINES)), ("b", lines(LINES + 1))]), [("b", LINES + 1)]);
+    }
+
     /// Name, version and source of each package.
     fn packages(lock: &str) -> BTreeSet<String> {
         let text = fs::read_to_string(workspace_root().join(lock)).unwrap_or_default();

@@ -15,8 +15,58 @@ pub struct LayerContext {
     pub encoder_output: Option<EncoderOutput>,
     /// `[B, T]`, true where a token of this pass is padding: neither experts nor recurrences read it.
     pub padding: Option<Tensor<2, Bool>>,
-    /// `[B, T]`, the document of each token of this pass, where a row holds several: a recurrence begins anew with each.
+    /// `[B, T]`, the document of each token of this pass, where a row holds several and the pass names them.
     pub documents: Option<Tensor<2, Int>>,
+    /// `[B, T]`, true where a token of this pass begins a document, where a row holds several: a recurrence begins anew there. What
+    /// a cache holds is taken into account, and padding begins none.
+    #[doc(alias = "sequence packing")]
+    pub document_starts: Option<Tensor<2, Bool>>,
+}
+
+impl LayerContext {
+    /// `x`, `[B, T, X]`, with `value` at every token of this pass that is padding.
+    ///
+    /// ```
+    /// use burn::tensor::{Bool, Device, Tensor};
+    /// use firelight_core::LayerContext;
+    ///
+    /// let device = Device::flex();
+    /// let padding = Tensor::<2, Bool>::from_bool([[false, true]], &device);
+    /// let context = LayerContext { padding: Some(padding), ..LayerContext::default() };
+    /// let x = Tensor::<3>::from_floats([[[1.0, 2.0], [3.0, 4.0]]], &device);
+    /// assert_eq!(context.fill_padding(x, 0.0).sum().into_scalar::<f32>(), 3.0);
+    /// ```
+    pub fn fill_padding(&self, x: Tensor<3>, value: f64) -> Tensor<3> {
+        filled(x, &self.padding, value)
+    }
+
+    /// `x`, `[B, T, X]`, with `value` at every token of this pass that begins a document: what a token keeps of those before
+    /// it, for example, with 0.
+    ///
+    /// ```
+    /// use burn::tensor::{Bool, Device, Tensor};
+    /// use firelight_core::LayerContext;
+    ///
+    /// let device = Device::flex();
+    /// let starts = Tensor::<2, Bool>::from_bool([[true, false]], &device);
+    /// let context = LayerContext { document_starts: Some(starts), ..LayerContext::default() };
+    /// let x = Tensor::<3>::from_floats([[[1.0, 2.0], [3.0, 4.0]]], &device);
+    /// assert_eq!(context.fill_document_starts(x, 0.0).sum().into_scalar::<f32>(), 7.0);
+    /// ```
+    pub fn fill_document_starts(&self, x: Tensor<3>, value: f64) -> Tensor<3> {
+        filled(x, &self.document_starts, value)
+    }
+}
+
+/// `x`, `[B, T, X]`, with other numbers where `flags`, `[B, T]`, are true.
+pub(crate) fn filled(x: Tensor<3>, flags: &Option<Tensor<2, Bool>>, value: f64) -> Tensor<3> {
+    match flags {
+        Some(flags) => {
+            let shape = x.dims();
+            x.mask_fill(flags.clone().unsqueeze_dim::<3>(2).expand(shape), value)
+        }
+        None => x,
+    }
 }
 
 /// Mask, score bias and rotation of one pass. The default is plain attention to everything.

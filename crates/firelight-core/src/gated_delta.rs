@@ -22,8 +22,7 @@ pub use config::GatedDeltaConfig;
 pub use convolution::ShortConvolution;
 pub use state::GatedDeltaState;
 
-use crate::attention::hooked_heads;
-use crate::context::LayerContext;
+use crate::context::{LayerContext, filled};
 use crate::cost::{Cost, FLOAT};
 use crate::error::expect_valid;
 use crate::layer::TokenMixer;
@@ -108,7 +107,7 @@ impl TokenMixer for GatedDelta {
         };
         state.extend(x.dims()[1]);
         let heads: Vec<_> = Segment::all(x, context).into_iter().map(|segment| self.read(segment, state)).collect();
-        let heads = hooked_heads(Tensor::cat(heads, 1), self.n_value_heads, "attention.heads", pass);
+        let heads = pass.activation_of_heads("attention.heads", Tensor::cat(heads, 1), self.n_value_heads);
         self.output.forward(heads)
     }
 
@@ -230,17 +229,6 @@ fn unit(x: Tensor<4>, length: f64) -> Tensor<4> {
     let width = x.dims()[3];
     let gain = Tensor::full([width], length / (width as f64).sqrt(), (&x.device(), x.dtype()));
     rms_norm(x, gain, EPSILON / width as f64)
-}
-
-/// `[B, T, H]`, other numbers where `flags`, `[B, T]`, are true.
-fn filled(x: Tensor<3>, flags: &Option<Tensor<2, Bool>>, value: f64) -> Tensor<3> {
-    match flags {
-        Some(flags) => {
-            let shape = x.dims();
-            x.mask_fill(flags.clone().unsqueeze_dim::<3>(2).expand(shape), value)
-        }
-        None => x,
-    }
 }
 
 /// Whether `rule` hides nothing but the future and other documents.

@@ -8,6 +8,7 @@
 //! | [`causality`] | decoders: the future cannot change the past |
 //! | [`parts_equal_whole`] | models with a cache |
 //! | [`padding`], [`batch_mates`] | all models that work on batches |
+//! | [`documents`] | all models that several packed documents can share a row of |
 //! | [`rows_sum_to_one`] | attention weights |
 //! | [`permutation`] | encoders without positions |
 //! | [`shift`] | relative positions |
@@ -79,7 +80,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-pub use batches::{batch_mates, padding};
+pub use batches::{batch_mates, documents, padding};
 #[cfg(feature = "autodiff")]
 pub use gradients::gradients;
 pub use order::permutation;

@@ -43,6 +43,7 @@ mod error;
 mod feed_forward;
 mod gated_delta;
 mod head;
+mod heads;
 mod hooks;
 mod init;
 pub mod inspect;
@@ -91,6 +92,7 @@ pub use firelight_kernels::{
 };
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
+pub use heads::{merge_heads, split_heads};
 pub use hooks::{Ablation, Activations, HookError, Hooks, Places};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};

@@ -1,6 +1,9 @@
 //! The optional side channels of one forward pass. A new channel is a field here and changes no signature.
 
-use crate::attention::WeightsTap;
+mod tap;
+
+pub(crate) use tap::WeightsTap;
+
 use crate::cache::{Cache, LayerCache};
 use crate::context::CrossKeyValues;
 use crate::hooks::{Hooks, LayerHooks};

@@ -6,13 +6,11 @@
 use burn::module::Module;
 use burn::tensor::{Device, Distribution, Tensor};
 use firelight_consumer::{fit, model::D_MODEL};
-use firelight_core::invariants::{Violation, rows_sum_to_one, stack};
-use firelight_core::{
-    Ablation, AttentionPattern, Hooks, KeyValues, LayerContext, LayerPass, Linear, LinearConfig, PairRule,
-    ParamBuilder, Pass, Places, PositionConfig, SequenceInput, State, TokenMixer, Trace, Transformer, TransformerBlock,
-    TransformerConfig,
-};
+use firelight_core::invariants::{rows_sum_to_one, stack};
+use firelight_core::*;
 use firelight_kernels::{AttentionOptions, attention_from_scores};
+
+const WINDOW: AttentionPattern = AttentionPattern::SlidingWindow { left: 3, right: 0 };
 
 #[derive(Module, Debug)]
 struct DistanceAttention {
@@ -33,20 +31,15 @@ impl DistanceAttention {
 
 impl TokenMixer for DistanceAttention {
     fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
-        let [batch, length, width] = x.dims();
-        let [query, key, value] = [&self.query, &self.key, &self.value].map(|linear| {
-            linear.forward(x.clone()).reshape([batch, length, self.n_heads, width / self.n_heads]).swap_dims(1, 2)
-        });
-        let (key, value) = match pass.state() {
-            Some(state) => state.expect_mut::<KeyValues>().append(key, value),
-            None => (key, value),
-        };
+        let split = |linear: &Linear| split_heads(linear.forward(x.clone()), self.n_heads); // [B, H, T, E]
+        let (query, key, value) = (split(&self.query), split(&self.key), split(&self.value));
+        let (key, value) = KeyValues::append_to(pass, key, value);
         // -|q - k|^2 without -|q|^2, which is the same for all keys.
         let scores = query.matmul(key.clone().transpose()) * 2 - key.square().sum_dim(3).transpose();
         let options = AttentionOptions::default().with_mask(context.attention.mask.clone());
         let (heads, weights) = attention_from_scores(scores, value, &options);
         pass.trace_attention(|| weights);
-        self.output.forward(heads.swap_dims(1, 2).reshape([batch, length, width]))
+        self.output.forward(merge_heads(heads))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
@@ -55,40 +48,33 @@ impl TokenMixer for DistanceAttention {
 }
 
 fn own_stack(pattern: AttentionPattern) -> Transformer<TransformerBlock<DistanceAttention>> {
-    let config =
-        TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::Learned).with_patterns(vec![pattern]);
-    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| {
+    let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::Learned);
+    config.with_patterns(vec![pattern]).init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| {
         block.init_parts(params, DistanceAttention::new, |params| block.init_feed_forward(params))
     })
 }
 
 #[test]
-fn attention_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
+fn attention_of_ones_own_has_the_properties_of_ours_and_learns() {
     let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::flex());
-    let window = AttentionPattern::SlidingWindow { left: 3, right: 0 };
-    for pattern in [AttentionPattern::Causal, window, AttentionPattern::Full] {
-        stack(&own_stack(pattern), &PairRule::Full, x.clone(), 1e-4)?;
+    for pattern in [AttentionPattern::Causal, WINDOW, AttentionPattern::Full] {
+        stack(&own_stack(pattern), &PairRule::Full, x.clone(), 1e-4).expect("the properties of a stack");
     }
-    let mut trace = Trace::default();
-    own_stack(window).forward(x, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
-    rows_sum_to_one(trace.layers[1].attention.clone().expect("the weights of a layer"), 1e-5)
+    let [before, after] = fit(own_stack(AttentionPattern::Full), PairRule::Full, 50).expect("a training");
+    assert!(after < 0.9 * before, "the loss went from {before} to {after}");
 }
 
 #[test]
-fn hooks_meet_attention_of_ones_own() {
-    let stack = own_stack(AttentionPattern::Causal);
-    let x = Tensor::<3>::ones([1, 5, D_MODEL], &Device::flex());
-    let hooks = Hooks::new().record("blocks.*.attention.weights").record("blocks.1.output");
-    let mut hooks = hooks.ablate("blocks.1.*.output", Ablation::Zero, Places::all()).record("blocks.0.output");
-    let forward = |pass: &mut Pass| stack.forward(x, &SequenceInput::default(), pass);
-    let (_, found) = hooks.run(forward).expect("paths of this stack");
+fn a_trace_and_hooks_see_its_weights_and_its_output() {
+    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
+    let hooks = Hooks::new().record("blocks.*.attention.weights").record("blocks.*.output");
+    let (mut hooks, mut trace) = (hooks.ablate("blocks.1.*.output", Ablation::Zero, Places::all()), Trace::default());
+    let mut pass = Pass::default().with_trace(&mut trace).with_hooks(&mut hooks);
+    own_stack(WINDOW).forward(x, &SequenceInput::default(), &mut pass);
+    let found = hooks.finish().expect("paths of this stack");
     let stream = |layer: usize| found.get::<3>(&format!("blocks.{layer}.output")).expect("recorded").into_data();
     assert_eq!(stream(0), stream(1));
     assert_eq!(found.shape("blocks.0.attention.weights"), Some(&[1, 4, 5, 5][..]));
-}
-
-#[test]
-fn it_learns() {
-    let losses = fit(own_stack(AttentionPattern::Full), PairRule::Full, 50).expect("a training");
-    assert!(losses[1] < 0.9 * losses[0], "{losses:?}");
+    let weights = trace.layers[1].attention.clone().expect("the weights of a layer");
+    rows_sum_to_one(weights, 1e-5).expect("weights of each query");
 }

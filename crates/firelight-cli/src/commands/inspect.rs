@@ -23,7 +23,7 @@ Examples:
   firelight inspect runs/stories-1 --json
 
 Nothing is drawn or loaded, so models that this machine cannot hold are counted, too. FLOP are those of matrix products and of \
-attention, of one token, forward; a training step takes three times as many. `kept` is how many numbers one token leaves for the \
+attention, of one token, forward; a training step takes three times as many. `size` is what the parameters take, `kept` is how many numbers one token leaves for the \
 backward pass. All sizes are in single precision.";
 
 /// Print the parts of a model: parameters, arithmetic, memory
@@ -96,18 +96,32 @@ impl Inspect {
 /// The tree, with the context that it is for and the arithmetic of a training, forward and backward, at its root.
 fn json(cost: &Cost, context: usize) -> Result<String> {
     let mut tree = serde_json::to_value(cost)?;
+    add_bytes(&mut tree, cost);
     tree["context"] = context.into();
     tree["training_flops_per_token"] = cost.training_flops_per_token().into();
     Ok(serde_json::to_string_pretty(&tree)? + "\n")
 }
 
+/// Adds what the parameters of each part take.
+fn add_bytes(tree: &mut serde_json::Value, cost: &Cost) {
+    tree["parameter_bytes"] = bytes_of(cost).into();
+    for (index, part) in cost.parts.iter().enumerate() {
+        add_bytes(&mut tree["parts"][index], part);
+    }
+}
+
+/// What the parameters take.
+fn bytes_of(cost: &Cost) -> usize {
+    cost.parameters.saturating_mul(4)
+}
+
 /// The tree, a part a line.
 fn table(cost: &Cost) -> String {
-    let mut rows = vec![["", "parameters", "share", "MFLOP", "kept"].map(String::from)];
+    let mut rows = vec![["", "parameters", "share", "size", "MFLOP", "kept"].map(String::from)];
     add_rows(&mut rows, cost, cost.parameters, "", "");
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let [first, others @ ..] = [0, 1, 2, 3, 4].map(width);
-    let line = |row: &[String; 5]| {
+    let [first, others @ ..] = [0, 1, 2, 3, 4, 5].map(width);
+    let line = |row: &[String; 6]| {
         let numbers = row[1..].iter().zip(others).map(|(text, width)| format!("  {text:>width$}"));
         format!("{:first$}{}\n", row[0], numbers.collect::<String>())
     };
@@ -115,13 +129,14 @@ fn table(cost: &Cost) -> String {
 }
 
 /// The line of a part behind `branch`, and those of its parts behind `stem`.
-fn add_rows(rows: &mut Vec<[String; 5]>, cost: &Cost, whole: usize, branch: &str, stem: &str) {
+fn add_rows(rows: &mut Vec<[String; 6]>, cost: &Cost, whole: usize, branch: &str, stem: &str) {
     let share = 100.0 * cost.parameters as f64 / whole.max(1) as f64;
     let flops = format!("{:.3}", cost.flops_per_token / 1e6);
     rows.push([
         format!("{branch}{}", cost.name),
         grouped(cost.parameters),
         format!("{share:.1} %"),
+        size(bytes_of(cost)),
         flops,
         grouped(cost.kept_per_token),
     ]);
@@ -134,7 +149,7 @@ fn add_rows(rows: &mut Vec<[String; 5]>, cost: &Cost, whole: usize, branch: &str
 }
 
 fn totals(cost: &Cost, context: usize) -> String {
-    let mut text = format!("\nparameters: {}, {} MiB", grouped(cost.parameters), mebibytes(4 * cost.parameters));
+    let mut text = format!("\nparameters: {}, {} MiB", grouped(cost.parameters), mebibytes(bytes_of(cost)));
     if cost.active_parameters < cost.parameters {
         let _ = write!(text, "; a token is computed with {} of them", grouped(cost.active_parameters));
     }
@@ -159,6 +174,17 @@ fn cache<T: Shown>(cost: &Cost) -> String {
     }
 }
 
+/// A size in the largest unit of which it has one: `3.5 MiB`.
+fn size(bytes: usize) -> String {
+    let unit = |shift: u32| format!("{:.1}", bytes as f64 / (1u64 << shift) as f64);
+    match bytes {
+        ..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => unit(10) + " KiB",
+        0x10_0000..0x4000_0000 => unit(20) + " MiB",
+        _ => unit(30) + " GiB",
+    }
+}
+
 fn mebibytes(bytes: usize) -> String {
     format!("{:.1}", bytes as f64 / (1 << 20) as f64)
 }
@@ -176,6 +202,8 @@ mod tests {
         let whole = Cost { parts: vec![part("block", 1000, 2e6, 8)], ..part("model", 1234, 2.5e6, 12) };
         let tree: serde_json::Value = serde_json::from_str(&json(&whole, 6).unwrap()).unwrap();
         assert_eq!((&tree["context"], &tree["training_flops_per_token"]), (&6.into(), &7.5e6.into()));
+        let bytes = [&tree, &tree["parts"][0]].map(|part| part["parameter_bytes"].clone());
+        assert_eq!(bytes, [4936, 4000].map(serde_json::Value::from), "{tree}");
         let kept = [&tree, &tree["parts"][0]].map(|part| part["kept_bytes_per_token"].clone());
         assert_eq!(kept, [48, 32].map(serde_json::Value::from), "{tree}");
     }
@@ -185,11 +213,17 @@ mod tests {
         let inner =
             Cost { parts: vec![part("up", 1000, 2e6, 0), part("nothing", 0, 0.0, 0)], ..part("block", 1000, 2e6, 8) };
         let whole = Cost { parts: vec![inner, part("head", 234, 0.5e6, 4)], ..part("model", 1234, 2.5e6, 12) };
-        let expected = "         parameters    share  MFLOP  kept\n\
-                        model         1,234  100.0 %  2.500    12\n\
-                        ├ block       1,000   81.0 %  2.000     8\n\
-                        │ └ up        1,000   81.0 %  2.000     0\n\
-                        └ head          234   19.0 %  0.500     4\n";
+        let expected = "         parameters    share     size  MFLOP  kept\n\
+                        model         1,234  100.0 %  4.8 KiB  2.500    12\n\
+                        ├ block       1,000   81.0 %  3.9 KiB  2.000     8\n\
+                        │ └ up        1,000   81.0 %  3.9 KiB  2.000     0\n\
+                        └ head          234   19.0 %    936 B  0.500     4\n";
         assert_eq!(table(&whole), expected);
+    }
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_of_which_there_is_one() {
+        let found = [0, 1023, 1024, 1536 << 10, 5 << 30].map(size);
+        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
     }
 }

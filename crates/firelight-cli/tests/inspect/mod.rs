@@ -17,6 +17,9 @@ fn a_run_and_its_recipe_have_the_same_parts() {
     let found = tree(&[&run]);
     assert_eq!(found["parameters"], tree(&[&text(&model().dir), "--length", "5"])["parameters"]);
     assert_eq!(tree(&[&run, "--length", "5"])["context"], 5);
+    for part in found["parts"].as_array().unwrap().iter().chain([&found]) {
+        assert_eq!(part["parameter_bytes"].as_u64(), part["parameters"].as_u64().map(|numbers| 4 * numbers), "{part}");
+    }
     let parts: Vec<_> = found["parts"].as_array().unwrap().iter().map(|part| part["name"].as_str().unwrap()).collect();
     assert_eq!(parts, ["embedding", "transformer", "head"]);
     let shown = firelight(["inspect", &run]).succeeds().stdout;

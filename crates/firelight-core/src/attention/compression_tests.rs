@@ -1,8 +1,9 @@
 //! What attention sees of a compressed past.
 
-use super::{AttentionConfig, KeyValues, merge, rotate, split};
+use super::{AttentionConfig, KeyValues, rotate};
 use crate::cache::Cache;
 use crate::context::AttentionContext;
+use crate::heads::{merge_heads, split_heads};
 use crate::init::ParamBuilder;
 use crate::pass::Pass;
 use crate::position::{PositionScheme, Positions, RotaryConfig};
@@ -125,12 +126,12 @@ fn attention_to_a_compressed_past_is_attention_to_means_of_keys_that_were_turned
     read(0, 8);
     let found = read(8, 1);
 
-    let [query, key, value] = layer.projection.project(x.clone()).map(|x| split(x, 2));
+    let [query, key, value] = layer.projection.project(x.clone()).map(|x| split_heads(x, 2));
     let query = rotate(query, &context(0, length)).narrow(2, 8, 1);
     let key = rotate(key, &context(0, length));
     // 5 of 8 tokens are old and make two sets.
     let mean = |x: &Tensor<4>, start: usize| x.clone().narrow(2, start, 2).mean_dim(2);
     let pooled = |x: Tensor<4>| Tensor::cat(vec![mean(&x, 0), mean(&x, 2), x.narrow(2, 4, 5)], 2);
     let heads = attention(query, pooled(key), pooled(value), &AttentionOptions::default());
-    assert_close(&found, &layer.output.forward(merge(heads)), 1e-5);
+    assert_close(&found, &layer.output.forward(merge_heads(heads)), 1e-5);
 }

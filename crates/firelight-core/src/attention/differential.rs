@@ -11,10 +11,11 @@
 //! second with `Q_2`, and a head's values have width `2 E`: those of two value heads side by side.
 
 use super::config::AttentionConfig;
-use super::{KeyValues, attend, hooked_heads, merge, rotate, split};
+use super::{KeyValues, attend, rotate};
 use crate::context::LayerContext;
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::error::ConfigError;
+use crate::heads::{merge_heads, split_heads};
 use crate::init::{Init, ParamBuilder};
 use crate::layer::TokenMixer;
 use crate::linear::{Linear, LinearConfig};
@@ -171,7 +172,7 @@ impl DifferentialAttention {
 
     /// `[B, T, G E] -> [B, G / 2, T, 2 E]`.
     fn values(&self, value: Tensor<3>) -> Tensor<4> {
-        let [first, second] = halves(split(value, self.n_kv_heads));
+        let [first, second] = halves(split_heads(value, self.n_kv_heads));
         Tensor::cat(vec![first, second], 3)
     }
 
@@ -189,8 +190,8 @@ impl DifferentialAttention {
 impl TokenMixer for DifferentialAttention {
     fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
         let context = &context.attention;
-        let query = rotate(split(self.query.forward(x.clone()), self.n_heads), context);
-        let key = rotate(split(self.key.forward(x.clone()), self.n_kv_heads), context);
+        let query = rotate(split_heads(self.query.forward(x.clone()), self.n_heads), context);
+        let key = rotate(split_heads(self.key.forward(x.clone()), self.n_kv_heads), context);
         let value = self.values(self.value.forward(x));
         let (state, tap) = pass.self_attention();
         let (key, value) = match state {
@@ -199,8 +200,8 @@ impl TokenMixer for DifferentialAttention {
         };
         let options = context.options(&query, self.scale).with_scale(Some(self.scale)).with_soft_cap(self.soft_cap);
         let value = Tensor::cat(vec![value.clone(), value], 1); // Both attentions read the same.
-        let heads = merge(self.difference(attend([query, key, value], &options, tap)));
-        self.output.forward(hooked_heads(heads, self.n_heads / 2, "attention.heads", pass))
+        let heads = merge_heads(self.difference(attend([query, key, value], &options, tap)));
+        self.output.forward(pass.activation_of_heads("attention.heads", heads, self.n_heads / 2))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {

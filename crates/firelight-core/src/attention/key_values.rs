@@ -5,6 +5,7 @@
 mod tests;
 
 use super::stored::Stored;
+use crate::pass::LayerPass;
 use crate::state::{CacheType, Compression, State};
 use burn::tensor::{DType, FloatDType, Int, Tensor};
 use firelight_kernels::cast;
@@ -82,6 +83,33 @@ impl KeyValues {
         self.len = end;
         let read = |stored: Stored, dtype| beside(stored.narrow(from, seen.len()).floats(), dtype);
         (read(keys, dtypes[0]), read(values, dtypes[1]))
+    }
+
+    /// Appends keys and values to the state of the layer, where the pass has a cache, and returns those that the queries of these
+    /// tokens can see: what an attention of one's own goes on with. Without a cache they come back as they are.
+    ///
+    /// ```
+    /// use burn::tensor::{Device, Tensor};
+    /// use firelight_core::{Cache, KeyValues, Pass, State};
+    ///
+    /// let mut cache = Cache::new([KeyValues::new(None, 5).boxed()], 5);
+    /// let tokens = |length| Tensor::<4>::ones([1, 2, length, 4], &Device::flex());
+    /// for (length, seen) in [(3, 3), (2, 5)] {
+    ///     let mut pass = Pass::cached(&mut cache);
+    ///     let (key, value) = KeyValues::append_to(&mut pass.layer(0), tokens(length), tokens(length));
+    ///     assert_eq!([key.dims(), value.dims()], [[1, 2, seen, 4]; 2]);
+    /// }
+    /// let (key, _) = KeyValues::append_to(&mut Pass::default().layer(0), tokens(2), tokens(2));
+    /// assert_eq!(key.dims(), [1, 2, 2, 4]);
+    /// ```
+    ///
+    /// # Panics
+    /// As [`append`](Self::append); if the state of the layer is of another kind.
+    pub fn append_to(pass: &mut LayerPass, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {
+        match pass.state() {
+            Some(state) => state.expect_mut::<Self>().append(key, value),
+            None => (key, value),
+        }
     }
 
     /// The position of the first key that queries see behind `len` tokens.

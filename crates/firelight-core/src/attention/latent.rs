@@ -11,11 +11,12 @@
 //! latents as in their published code. Our `C` is their `d_c`, `R` their `d_h^R`, and `up` holds `W_UK` and `W_UV` head by head.
 
 use super::config::AttentionConfig;
-use super::{KeyValues, attend, hooked_heads, merge, rotate, split};
+use super::{KeyValues, attend, rotate};
 use crate::context::{AttentionContext, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
 use crate::error::ConfigError;
+use crate::heads::{merge_heads, split_heads};
 use crate::init::ParamBuilder;
 use crate::layer::TokenMixer;
 use crate::linear::{Linear, LinearConfig};
@@ -144,7 +145,7 @@ impl LatentAttention {
             (Some(down), Some(norm)) => norm.forward(down.forward(x)),
             _ => x,
         };
-        let query = split(self.query.forward(x), self.n_heads);
+        let query = split_heads(self.query.forward(x), self.n_heads);
         let (plain, turned) = parts(query, self.d_head);
         Tensor::cat(vec![plain, rotate(turned, context)], 3)
     }
@@ -160,7 +161,7 @@ impl LatentAttention {
     /// The heads `[B, H, Q, W]`, with keys and values of every head: the least work where there are as many queries as keys.
     fn expanded(&self, query: Tensor<4>, latent: Tensor<4>, key: Tensor<4>, attend: Attend) -> Tensor<4> {
         let [batch, _, length, _] = latent.dims();
-        let (own, value) = parts(split(self.up.forward(latent.squeeze_dim::<3>(1)), self.n_heads), self.d_head);
+        let (own, value) = parts(split_heads(self.up.forward(latent.squeeze_dim::<3>(1)), self.n_heads), self.d_head);
         let shared = key.expand([batch, self.n_heads, length, self.d_rotary]);
         attend([query, Tensor::cat(vec![own, shared], 3), value])
     }
@@ -212,7 +213,7 @@ impl TokenMixer for LatentAttention {
             true => self.absorbed(query, latent, key, attend),
             false => self.expanded(query, latent, key, attend),
         };
-        self.output.forward(hooked_heads(merge(heads), self.n_heads, "attention.heads", pass))
+        self.output.forward(pass.activation_of_heads("attention.heads", merge_heads(heads), self.n_heads))
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {

@@ -16,6 +16,7 @@
 //! positions turn queries and keys before the features, which keeps all weights positive; Su et al. 2021, §3.3
 //! (<https://arxiv.org/abs/2104.09864>) turn the features.
 
+use crate::heads::product;
 use crate::init::ParamBuilder;
 use crate::precision::widened;
 use burn::module::{Module, Param};
@@ -206,14 +207,6 @@ fn add(before: Option<KeyValueSums>, sums: KeyValueSums) -> KeyValueSums {
         Some(before) => before + sums,
         None => sums,
     }
-}
-
-/// The product of each head with the matrix of its group: `[B, H, Q, X], [B, G, X, Y] -> [B, H, Q, Y]`.
-pub(super) fn product(weights: Tensor<4>, value: Tensor<4>) -> Tensor<4> {
-    let [batch, heads, queries, keys] = weights.dims();
-    let [_, groups, _, width] = value.dims();
-    let weights = weights.reshape([batch, groups, heads / groups * queries, keys]);
-    weights.matmul(value).reshape([batch, heads, queries, width])
 }
 
 /// Sums over the keys up to each query, the last query aligned to the last key: `[B, H, Q, W + 1]`.

@@ -24,7 +24,6 @@ mod score;
 mod stored;
 #[cfg(test)]
 mod stored_tests;
-mod tap;
 
 pub use config::{AttentionConfig, NormSpan};
 pub use differential::{DifferentialAttention, DifferentialConfig};
@@ -35,15 +34,15 @@ pub use mechanism::{AttentionMechanism, DotProduct, Mechanism};
 pub use pattern::AttentionPattern;
 pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjection};
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
-pub(crate) use tap::{WeightsTap, hooked_heads};
 
 use crate::context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
 use crate::cost::{Cost, FLOAT, pairs_per_query};
 use crate::dropout;
+use crate::heads::{merge_heads, split_heads};
 use crate::layer::TokenMixer;
 use crate::linear::Linear;
 use crate::norm::Norm;
-use crate::pass::LayerPass;
+use crate::pass::{LayerPass, WeightsTap};
 use crate::state::{RecurrentState, State};
 use burn::module::{Module, Param};
 use burn::nn::Dropout;
@@ -101,7 +100,7 @@ impl Attention {
         let [query, key, value] = self.projection.project(x);
         let query = pass.activation("attention.query", rotate(self.queries(query), context)); // [B, H, T, E]
         let key = pass.activation("attention.key", rotate(self.keys(key), context)); // [B, G, T, E]
-        let value = pass.activation("attention.value", split(value, self.n_kv_heads)); // [B, G, T, W]
+        let value = pass.activation("attention.value", split_heads(value, self.n_kv_heads)); // [B, G, T, W]
         let (state, weights) = pass.self_attention();
         let heads = match state {
             Some(state) if state.is::<RecurrentState<4>>() => {
@@ -136,7 +135,7 @@ impl Attention {
         let CrossKeyValues { key, value, padding } = pass.cross(|| {
             encoder_output.check(shape);
             let [key, value] = self.projection.keys_and_values(encoder_output.hidden.clone());
-            let (key, value) = (self.keys(key), split(value, self.n_kv_heads)); // [B, G, S, E | W]
+            let (key, value) = (self.keys(key), split_heads(value, self.n_kv_heads)); // [B, G, S, E | W]
             CrossKeyValues { key, value, padding: encoder_output.padding.clone() }
         });
         let mask = padding.map_or(AttentionMask::none(), AttentionMask::padding);
@@ -146,12 +145,12 @@ impl Attention {
 
     /// What the heads write into the residual stream: `[B, H, T, W] -> [B, T, D]`.
     fn written(&self, heads: Tensor<4>, gate: Option<Tensor<3>>, (pass, name): (&mut LayerPass, &str)) -> Tensor<3> {
-        let heads = merge(heads);
+        let heads = merge_heads(heads);
         let heads = match gate {
             Some(gate) => gated(gate, heads, Gate::Sigmoid),
             None => heads,
         };
-        self.output.forward(hooked_heads(heads, self.n_heads, name, pass))
+        self.output.forward(pass.activation_of_heads(name, heads, self.n_heads))
     }
 
     /// What attention to an encoder's output of `length` tokens costs, whose keys and values are cached.
@@ -207,9 +206,9 @@ impl Attention {
     /// `[B, T, H E] -> [B, H, T, E]`, each head normed by itself or all at once.
     fn normed_heads(&self, norm: &Option<Norm>, x: Tensor<3>, heads: usize) -> Tensor<4> {
         match (norm, self.norm_span) {
-            (None, _) => split(x, heads),
-            (Some(norm), NormSpan::Head) => norm.forward(split(x, heads)),
-            (Some(norm), NormSpan::AllHeads) => split(norm.forward(x), heads),
+            (None, _) => split_heads(x, heads),
+            (Some(norm), NormSpan::Head) => norm.forward(split_heads(x, heads)),
+            (Some(norm), NormSpan::AllHeads) => split_heads(norm.forward(x), heads),
         }
     }
 
@@ -302,18 +301,6 @@ fn linear_heads(
     let [query, key, value] = qkv.clone();
     let weights = linear.weights([query, key], &context.mask, past);
     tap.read(linear.forward(qkv, &context.mask, sums), weights, value)
-}
-
-/// `[B, T, H E] -> [B, H, T, E]`.
-fn split(x: Tensor<3>, heads: usize) -> Tensor<4> {
-    let [batch, length, width] = x.dims();
-    x.reshape([batch, length, heads, width / heads]).swap_dims(1, 2)
-}
-
-/// `[B, H, T, W] -> [B, T, H W]`.
-fn merge(x: Tensor<4>) -> Tensor<3> {
-    let [batch, heads, length, d_value] = x.dims();
-    x.swap_dims(1, 2).reshape([batch, length, heads * d_value])
 }
 
 fn rotate(x: Tensor<4>, context: &AttentionContext) -> Tensor<4> {

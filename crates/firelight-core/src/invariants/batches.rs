@@ -1,6 +1,6 @@
-//! What holds in a batch: neither padding nor the other rows change the outputs of a row.
+//! What holds in a batch: neither padding nor the other rows change the outputs of a row, nor do packed documents each other's.
 
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 
 use super::{Violation, compare, noise, some};
 
@@ -78,4 +78,62 @@ pub fn batch_mates(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, toler
         compare("the rows of a batch are strangers", format!("row {row}"), alone, found, tolerance)?;
     }
     Ok(())
+}
+
+/// Each of several documents that are packed into a row must come out as it does alone.
+///
+/// `forward` maps `[B, T, X]` and the document of each token, `[B, T]`, to `[B, T, Y]`. `lengths` are the tokens of each document of
+/// `x`, in turn, in every row. A document of one token between two others finds what looks further back than to the token before.
+///
+/// # Errors
+/// The first document that the others change; no documents.
+///
+/// # Panics
+/// If `lengths` have a 0 or are not `T` in sum.
+///
+/// # Example
+///
+/// ```
+/// use burn::tensor::{Device, Distribution, Int, Tensor};
+/// use firelight_core::invariants::documents;
+/// use firelight_core::{Pass, PositionConfig, SequenceInput, TransformerConfig};
+///
+/// let device = Device::flex();
+/// let model = TransformerConfig::new(8, 2, 1).with_position(PositionConfig::rotary()).init(&device);
+/// let forward = |x, names| {
+///     model.forward(x, &SequenceInput::default().with_documents(names), &mut Pass::default())
+/// };
+/// let x = Tensor::<3>::random([2, 7, 8], Distribution::Default, &device);
+/// assert!(documents(forward, x.clone(), &[3, 1, 3], 1e-5).is_ok());
+/// let leak = documents(|x, _: Tensor<2, Int>| x.cumsum(1), x, &[3, 1, 3], 1e-5).expect_err("sums of all");
+/// assert_eq!(leak.location, "document 1");
+/// ```
+#[doc(alias = "sequence packing")]
+pub fn documents(
+    forward: impl Fn(Tensor<3>, Tensor<2, Int>) -> Tensor<3>,
+    x: Tensor<3>,
+    lengths: &[usize],
+    tolerance: f64,
+) -> Result<(), Violation> {
+    let ([batch, length, _], device) = (x.dims(), x.device());
+    some("packed documents are strangers", "documents", lengths.len())?;
+    let fits = lengths.iter().sum::<usize>() == length && !lengths.contains(&0);
+    assert!(fits, "documents of {lengths:?} tokens are not the {length} tokens of a row: each has 1 or more");
+    let together = forward(x.clone(), names(lengths, batch, &device));
+    let mut start = 0;
+    for (index, &length) in lengths.iter().enumerate() {
+        let [document, found] = [&x, &together].map(|all| all.clone().narrow(1, start, length));
+        let alone = forward(document, names(&[length], batch, &device));
+        compare("packed documents are strangers", format!("document {index}"), alone, found, tolerance)?;
+        start += length;
+    }
+    Ok(())
+}
+
+/// The names of documents of these lengths, `[B, T]`: not in the order of the numbers, which means nothing.
+pub(super) fn names(lengths: &[usize], batch: usize, device: &Device) -> Tensor<2, Int> {
+    let documents = lengths.iter().enumerate();
+    let row: Vec<i64> = documents.flat_map(|(index, &length)| vec![(lengths.len() - index) as i64; length]).collect();
+    let tokens = row.len();
+    Tensor::<2, Int>::from_data(TensorData::new(row, [1, tokens]), device).expand([batch, tokens])
 }

@@ -4,15 +4,18 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, Gradients, Int, Tensor, TensorData};
 use firelight_kernels::PairRule;
 
-use super::{Violation, batch_mates, causality, compare, gradients, noise, padding, parts_equal_whole, some, verdict};
+use super::batches::names;
+use super::{
+    Violation, batch_mates, causality, compare, documents, gradients, noise, padding, parts_equal_whole, some, verdict,
+};
 use crate::cache::Cache;
 use crate::layer::Layer;
 use crate::pass::Pass;
 use crate::transformer::{SequenceInput, Transformer};
 
 /// A stack, ours or of layers of one's own, must pass every check of this module that applies to it: [`causality`] and caches
-/// where its patterns or `rule` hide the future, [`padding`] on both sides, [`batch_mates`], [`gradients`]. Rows of a cache must
-/// be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have the gradients of one
+/// where its patterns or `rule` hide the future, [`padding`] on both sides, [`batch_mates`], packed [`documents`], [`gradients`]. Rows of
+/// a cache must be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have the gradients of one
 /// that does not, to the bit.
 ///
 /// `rule` hides pairs in every layer beside what the patterns hide; [`PairRule::Full`] hides none. `x` is `[B, T, D]` with 6
@@ -43,6 +46,7 @@ pub fn stack<L: Layer + 'static>(
     let subject = Subject { stack, input: SequenceInput::default().with_rule(rule.clone()), tolerance };
     batch_mates(|x| subject.whole(x), x.clone(), tolerance)?;
     padding(|x, flags| subject.padded(x, flags), x.clone(), [2, 3], tolerance)?;
+    documents(|x, names| subject.packed(x, names), x.clone(), &subject.lengths(&x), tolerance)?;
     if stack.is_causal() || rule.is_causal() {
         causality(|x| subject.whole(x), x.clone(), tolerance)?;
         subject.caches(&x)?;
@@ -67,6 +71,15 @@ impl<L: Layer + 'static> Subject<'_, L> {
 
     fn padded(&self, x: Tensor<3>, flags: Tensor<2, Bool>) -> Tensor<3> {
         self.stack.forward(x, &self.input.clone().with_padding(flags), &mut Pass::default())
+    }
+
+    fn packed(&self, x: Tensor<3>, names: Tensor<2, Int>) -> Tensor<3> {
+        self.stack.forward(x, &self.input.clone().with_documents(names), &mut Pass::default())
+    }
+
+    /// The documents that `x` is taken for, one of a single token between two others.
+    fn lengths(&self, x: &Tensor<3>) -> [usize; 3] {
+        [3, 1, x.dims()[1] - 4]
     }
 
     fn extend(&self, cache: &mut Cache, x: Tensor<3>) -> Tensor<3> {
@@ -94,7 +107,9 @@ impl<L: Layer + 'static> Subject<'_, L> {
             self.caches_are_joined([empty.clone(), empty], x)?;
         }
         // Sums tell no documents apart.
-        self.documents_are_joined([self.stack.full_cache(capacity), self.stack.full_cache(capacity)], x)
+        let empty = self.stack.full_cache(capacity);
+        [1, 4].into_iter().try_for_each(|part| self.documents_are_continued(empty.clone(), x, part))?;
+        self.documents_are_joined([empty.clone(), empty], x)
     }
 
     /// The rows in another order, one of them twice.
@@ -131,6 +146,16 @@ impl<L: Layer + 'static> Subject<'_, L> {
         let property = "joined caches go on as each would alone";
         self.last(property, later, 2, found.clone().narrow(0, 0, batch))?;
         self.last(property, x.clone(), 2, found.narrow(0, batch, batch))
+    }
+
+    /// Packed documents in parts, which begin within documents and between them.
+    fn documents_are_continued(&self, mut cache: Cache, x: &Tensor<3>, part: usize) -> Result<(), Violation> {
+        let names = names(&self.lengths(x), x.dims()[0], &x.device());
+        let step = |x: Tensor<3>| {
+            let input = self.input.clone().with_documents(names.clone().narrow(1, cache.len(), x.dims()[1]));
+            self.stack.forward(x, &input, &mut Pass::cached(&mut cache))
+        };
+        parts_equal_whole(|x| self.packed(x, names.clone()), step, x.clone(), part, self.tolerance)
     }
 
     /// The caches of texts of unequal length and of several documents, the last of which goes on.
@@ -207,8 +232,24 @@ impl ModuleVisitor for Collected {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ParamBuilder, PositionConfig, TransformerConfig};
+    use crate::{
+        LayerContext, LayerPass, ParamBuilder, PositionConfig, RecurrentState, State, TokenMixer, TransformerConfig,
+    };
     use burn::tensor::Device;
+
+    /// The sum of all tokens up to each, of whatever document.
+    #[derive(Module, Debug)]
+    struct Sums {}
+
+    impl TokenMixer for Sums {
+        fn forward(&self, x: Tensor<3>, context: &LayerContext, _: &mut LayerPass) -> Tensor<3> {
+            context.fill_padding(x, 0.0).cumsum(1)
+        }
+
+        fn state(&self, _: &PairRule, capacity: usize) -> Box<dyn State> {
+            RecurrentState::<3>::new(capacity).boxed()
+        }
+    }
 
     fn verdict(config: &TransformerConfig, rule: &PairRule) -> Result<(), String> {
         let device = Device::flex();
@@ -226,5 +267,15 @@ mod tests {
         // Chunks count the padding.
         let error = verdict(&config, &PairRule::Chunks { size: 4 }).expect_err("other chunks");
         assert!(error.starts_with("padding changes nothing: at row 0"), "{error}");
+    }
+
+    #[test]
+    fn a_part_that_reads_other_documents_is_found() {
+        let (device, config) = (Device::flex(), TransformerConfig::new(8, 2, 1).with_position(PositionConfig::None));
+        let sums = config.init_layers(&ParamBuilder::new(&device, 0), |_, block, params| {
+            block.init_parts(params, |_| Sums {}, |params| block.init_feed_forward(params))
+        });
+        let violation = stack(&sums, &PairRule::Full, noise([2, 9, 8], 1, &device), 1e-4).expect_err("one sum of all");
+        assert_eq!((violation.property, &*violation.location), ("packed documents are strangers", "document 1"));
     }
 }

@@ -1,6 +1,6 @@
 //! Violations that the checks must find, and what they must let pass.
 
-use burn::tensor::Bool;
+use burn::tensor::{Bool, Int};
 
 use super::*;
 use crate::position::{PositionScheme, Positions, Sinusoidal};
@@ -39,6 +39,36 @@ fn padding_that_is_seen_or_counted_is_found() {
     assert!(padding(counted, x(), [3, 0], 1e-5).is_err());
 }
 
+/// Each token with that `reach` tokens before it, where both are of one document.
+fn with_the_token_before(x: Tensor<3>, names: Tensor<2, Int>, reach: usize) -> Tensor<3> {
+    let length = x.dims()[1];
+    let others = (reach..length).map(|t| {
+        let [here, there] = [t, t - reach].map(|t| names.clone().narrow(1, t, 1));
+        let before = x.clone().narrow(1, t - reach, 1);
+        let is_other = here.not_equal(there).unsqueeze_dim::<3>(2).expand(before.dims());
+        before.mask_fill(is_other, 0.0)
+    });
+    let first = x.clone().narrow(1, 0, reach.min(length)).zeros_like();
+    let before = Tensor::cat(std::iter::once(first).chain(others).collect(), 1);
+    x + before
+}
+
+#[test]
+fn documents_that_see_each_other_are_found() {
+    let blind = |x: Tensor<3>, names: Tensor<2, Int>| with_the_token_before(x, names.zeros_like(), 1);
+    let all = [2, 1, 1];
+    assert_eq!(documents(|x, names| with_the_token_before(x, names, 1), x(), &all, 1e-5), Ok(()));
+    assert_eq!(documents(|x, names| with_the_token_before(x, names, 2), x(), &all, 1e-5), Ok(()));
+    assert_eq!(documents(blind, x(), &all, 1e-5).expect_err("the token before").location, "document 1");
+    assert_eq!(documents(blind, x(), &[4], 1e-5), Ok(()));
+}
+
+#[test]
+#[should_panic(expected = "documents of [2, 1] tokens are not the 4 tokens of a row")]
+fn documents_of_other_lengths_are_refused() {
+    let _ = documents(|x, _| x, x(), &[2, 1], 1e-5);
+}
+
 #[test]
 fn weights_that_are_none_are_found() {
     let device = Device::default();
@@ -66,6 +96,8 @@ fn what_cannot_be_compared_is_a_violation() {
     assert_eq!(at(batch_mates(|x| x, empty([0, 4, 2]), 1e-5)), "no rows");
     assert_eq!(at(padding(|x, _| x * f64::NAN, two(), [1, 0], 1e-5)), "row 0");
     assert_eq!(at(padding(|x, _| x, empty([0, 4, 2]), [0, 0], 1e-5)), "no rows");
+    assert_eq!(at(documents(|x, _| x * f64::NAN, x(), &[3, 1], 1e-5)), "document 0");
+    assert_eq!(at(documents(|x, _| x, empty([1, 0, 2]), &[], 1e-5)), "no documents");
     assert_eq!(at(permutation(nan, x(), 1e-5)), "order [3, 2, 1, 0]");
     assert_eq!(at(permutation(|x| x, empty([1, 1, 2]), 1e-5)), "no tokens after the first");
     assert_eq!(at(shift(|x, _| x * f64::NAN, x(), 1e-5)), "position 1");

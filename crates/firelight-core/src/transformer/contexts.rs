@@ -6,6 +6,7 @@ use crate::context::{AttentionContext, LayerContext};
 use crate::layer::Layer;
 use crate::pass::Pass;
 use crate::position::{PositionScheme, Positions};
+use burn::tensor::{Bool, Tensor};
 use firelight_kernels::AttentionMask;
 use std::collections::BTreeMap;
 use std::iter::once;
@@ -51,10 +52,11 @@ impl<L: Layer + 'static> Transformer<L> {
             let mask = AttentionMask::rule(self.rule(kind)).starting_at(keys.start).and(mask);
             AttentionContext { mask, bias, rotation: rotations[scheme].clone() }
         };
+        let starts = visible.document_starts();
         let of_layer = (0..self.n_layers).map(|layer| {
             let (kind, keys) = (layer % self.patterns.len(), pass.keys(layer, length));
             *known.entry((kind, keys.start)).or_insert_with(|| {
-                different.push(input.context(attention(kind, keys)));
+                different.push(input.context(attention(kind, keys), starts.clone()));
                 different.len() - 1
             })
         });
@@ -64,8 +66,8 @@ impl<L: Layer + 'static> Transformer<L> {
 }
 
 impl SequenceInput {
-    fn context(&self, attention: AttentionContext) -> LayerContext {
+    fn context(&self, attention: AttentionContext, document_starts: Option<Tensor<2, Bool>>) -> LayerContext {
         let Self { encoder_output, padding, documents, .. } = self.clone();
-        LayerContext { attention, encoder_output, padding, documents }
+        LayerContext { attention, encoder_output, padding, documents, document_starts }
     }
 }

@@ -1,9 +1,8 @@
 //! Who reads or changes what an attention does inside: traces and hooks.
 
-use super::linear::product;
-use super::{merge, split};
+use super::LayerPass;
+use crate::heads::{merge_heads, product, split_heads};
 use crate::hooks::LayerHooks;
-use crate::pass::LayerPass;
 use burn::tensor::Tensor;
 
 /// Who wants the attention weights of a layer: a trace, hooks, or both.
@@ -51,10 +50,12 @@ fn changed(mut hooks: LayerHooks, name: &str, [heads, weights, value]: [Tensor<4
     }
 }
 
-/// What hooks make of heads that stand side by side, `[B, T, H W]`; they see them as `[B, H, T, W]`.
-pub(crate) fn hooked_heads(heads: Tensor<3>, n_heads: usize, name: &str, pass: &mut LayerPass) -> Tensor<3> {
-    match pass.wants(name) {
-        true => merge(pass.activation(name, split(heads, n_heads))),
-        false => heads,
+impl LayerPass<'_> {
+    /// [`activation`](Self::activation) of heads that stand side by side, `[B, T, H W]`; hooks see them as `[B, H, T, W]`.
+    pub(crate) fn activation_of_heads(&mut self, name: &str, heads: Tensor<3>, n_heads: usize) -> Tensor<3> {
+        match self.wants(name) {
+            true => merge_heads(self.activation(name, split_heads(heads, n_heads))),
+            false => heads,
+        }
     }
 }
