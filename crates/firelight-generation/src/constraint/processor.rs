@@ -155,6 +155,11 @@ impl Constrained {
     fn closing_behind(&mut self, token: u32, effort: Effort) -> Option<Vec<u8>> {
         let room = self.room().checked_sub(1)?;
         let known = self.closing.clone()?;
+        // A processor that runs later may have shown what is no text, at which a matcher would fail for good.
+        let vocabulary = self.compiled.vocabulary();
+        if token as usize >= vocabulary.len() || vocabulary.written(token).is_empty() {
+            return None;
+        }
         if self.matcher.try_consume_tokens(&[token]).ok()? == 0 {
             return None;
         }

@@ -227,6 +227,30 @@ fn a_token_behind_which_there_is_no_room_is_not_admitted() {
 }
 
 #[test]
+fn what_a_later_processor_shows_is_not_admitted_unless_it_belongs_there() {
+    let mut row = regex("ab?").processor(9, &[257]);
+    assert_eq!(first(&mut row), b"a");
+    assert_eq!([97, 98, 256, 257, 258, 9999].map(|id| row.admits(id)), [true, false, false, false, false, false]);
+    row.accept(97);
+    assert!(row.admits(98) && row.admits(257), "the parser is sound, and the text may end here");
+}
+
+#[test]
+fn the_way_out_is_the_closing_then_a_stop_token_and_then_the_end() {
+    let written = |stops: &[u32]| {
+        let mut row = regex("ab(c[0-9]{40})?").processor(30, stops);
+        let mut ids = Vec::new();
+        while let Some(id) = row.way_out().filter(|id| !stops.contains(id)) {
+            row.accept(id);
+            ids.push(id);
+        }
+        (ids, row.way_out(), row.is_complete())
+    };
+    assert_eq!(written(&[257]), (vec![97, 98], Some(257), false));
+    assert_eq!(written(&[]), (vec![97, 98], None, true));
+}
+
+#[test]
 fn a_recursive_schema_is_closed_too() {
     let schema = json!({
         "$ref": "#/$defs/node",
