@@ -105,6 +105,7 @@ fn keywords_that_are_not_followed_are_refused_by_name() {
         (json!({"properties": {"a": true, "b": true}, "maxProperties": 2, "type": "object"}), "min/maxProperties"),
         (json!({"$ref": "#/$defs/missing"}), "missing"),
         (json!({"const": 9_007_199_254_740_993u64}), "const has 9007199254740993"),
+        (json!({"type": "string", "pattern": "(?=a)"}), "look-around"),
     ] {
         // Within another schema as well as alone.
         for schema in [schema.clone(), json!({"anyOf": [schema, {"type": "null"}], "$defs": {}})] {
