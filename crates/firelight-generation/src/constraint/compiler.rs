@@ -11,7 +11,7 @@ use super::vocabulary::Vocabulary;
 use crate::GenerationError;
 
 /// The bytes that the search for a first text tries by default.
-pub(super) const SEARCH_LIMIT: usize = 3_000_000;
+const SEARCH_LIMIT: usize = 3_000_000;
 
 /// Compiles constraints with a limit of your own. The functions of [`Constraint`] use the default.
 ///
@@ -39,7 +39,7 @@ impl Default for ConstraintCompiler {
 }
 
 impl ConstraintCompiler {
-    /// Sets after about how many tried bytes the search for a first text gives up. Default 3,000,000, a few seconds at most.
+    /// Sets after about how many tried bytes the search for a first text gives up. Default 3,000,000.
     pub fn with_search_limit(self, search_limit: usize) -> Self {
         Self { search_limit }
     }

@@ -17,7 +17,7 @@ use crate::processors::{HIDDEN, History, LogitsProcessor};
 
 /// A text, and whether it ended before the limit.
 pub(super) struct Written {
-    text: String,
+    pub(super) text: String,
     tokens: usize,
     has_ended: bool,
 }
