@@ -158,6 +158,9 @@ impl<M: HiddenStates> Contrast<'_, M> {
                 break;
             }
             let candidates = self.candidates(options.top_k, step)?;
+            if candidates.is_empty() {
+                break;
+            }
             let id = self.best(&candidates, options.penalty_alpha)?;
             if options.stop_tokens.contains(&id) {
                 stopped = StopReason::StopToken(id);
@@ -170,7 +173,7 @@ impl<M: HiddenStates> Contrast<'_, M> {
         Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stopped })
     }
 
-    /// The `top_k` most probable tokens with their probabilities, best first.
+    /// The `top_k` most probable tokens with their probabilities, best first. None if the text is complete.
     fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
         let history = History::new(&self.ids, self.prompt);
         let left = self.processors.processed(&history, &self.logits, step, 0)?;
@@ -179,7 +182,10 @@ impl<M: HiddenStates> Contrast<'_, M> {
         places.sort_unstable_by(by_rank(&probabilities));
         let ranked = places.into_iter().map(|place| (left.id(place), probabilities[place]));
         let found: Vec<_> = ranked.filter(|&(id, _)| self.processors.admits(id)).take(top_k).collect();
-        if found.is_empty() { Err(GenerationError::NothingLeft { step, row: 0 }) } else { Ok(found) }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        Ok(self.processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
     }
 
     /// Reads all candidates in one step and goes on with the best.

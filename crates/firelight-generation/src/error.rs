@@ -53,6 +53,24 @@ pub enum GenerationError {
         row: usize,
     },
 
+    /// Nothing satisfies a constraint.
+    #[error("{problem}; relax it")]
+    Unsatisfiable {
+        /// What is asked for, and why nothing satisfies it, if that is known.
+        problem: String,
+    },
+
+    /// The search for a first text that satisfies a constraint came to its limit. There may be one.
+    #[error(
+        "the search for a text that satisfies {constraint} gave up after {tried} tried bytes; simplify it, ask for shorter texts, or raise the limit (ConstraintCompiler::with_search_limit)"
+    )]
+    SearchGaveUp {
+        /// The constraint, as it is called in a sentence.
+        constraint: String,
+        /// The bytes that were tried.
+        tried: usize,
+    },
+
     /// The device did not hand over the logits.
     #[error("the logits could not be read from the device: {reason}")]
     Device {
@@ -72,6 +90,7 @@ impl GenerationError {
             Self::Input(_) | Self::PromptTooLong { .. } | Self::InvalidOptions { .. } | Self::NothingLeft { .. } => {
                 true
             }
+            Self::Unsatisfiable { .. } | Self::SearchGaveUp { .. } => true,
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
         }
@@ -110,6 +129,19 @@ mod tests {
             long.to_string(),
             "the prompt has 70 tokens: the context of this model holds 64; shorten the prompt to its last 64 tokens"
         );
+    }
+
+    #[test]
+    fn a_search_that_gave_up_says_how_to_help_and_is_not_unsatisfiable() {
+        let gave_up = GenerationError::SearchGaveUp { constraint: "the JSON schema".into(), tried: 3_000_000 };
+        let nothing = GenerationError::Unsatisfiable { problem: "no text satisfies the grammar".into() };
+        assert_eq!(
+            gave_up.to_string(),
+            "the search for a text that satisfies the JSON schema gave up after 3000000 tried bytes; simplify it, ask for \
+             shorter texts, or raise the limit (ConstraintCompiler::with_search_limit)"
+        );
+        assert_eq!(nothing.to_string(), "no text satisfies the grammar; relax it");
+        assert!(gave_up.is_user_error() && nothing.is_user_error());
     }
 
     #[test]

@@ -67,7 +67,7 @@ mod mock;
 
 pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, one_by_one, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
-pub use constraint::Constraint;
+pub use constraint::{Constraint, ConstraintCompiler};
 pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};
 pub use defaults::{GenerationDefaults, TokenIds};
 pub use draft::{Draft, DraftModel, Drafter, PromptLookup};

@@ -40,7 +40,7 @@ pub struct Processing {
     pub forced_last: Vec<u32>,
     /// The least number of tokens before a stop token. Default 0.
     pub min_new_tokens: usize,
-    /// What the text has to satisfy. Default none.
+    /// What the text has to satisfy. Where all other rules leave nothing that it allows, they give way to it. Default none.
     #[serde(skip)]
     pub constraint: Option<Constraint>,
     /// Processors of your own, which run after all others.

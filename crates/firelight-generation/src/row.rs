@@ -61,7 +61,8 @@ impl Row {
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
 
-    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete. [`accept`](Self::accept) adds it.
+    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete, also if it turns out to be here.
+    /// [`accept`](Self::accept) adds it.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {
             return Ok(0);
@@ -70,17 +71,15 @@ impl Row {
         let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, row, step);
         let mut left = self.sampler.processors.processed(&history, logits, step, row)?;
         let draw = history.draw();
-        loop {
+        while is_distribution(left.logits()) {
             let place = self.sampler.choice.of(left.logits(), draw) as usize;
             let id = left.id(place);
             if self.sampler.processors.admits(id) {
                 return Ok(id);
             }
             left.hide(place);
-            if !is_distribution(left.logits()) {
-                return Err(GenerationError::NothingLeft { step, row });
-            }
         }
+        Ok(self.sampler.processors.forced(step, row)?.unwrap_or(0))
     }
 
     /// Why it ends before another token is chosen, if it does.

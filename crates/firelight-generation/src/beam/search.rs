@@ -6,6 +6,9 @@ use super::options::{BeamOptions, EarlyStopping};
 use crate::StopReason;
 use crate::processors::{HIDDEN, History, Processors};
 
+/// The log-probability of a token that processors force where they leave nothing: so improbable that any other hypothesis comes first.
+const FORCED: f64 = -100.0;
+
 /// An unfinished hypothesis.
 #[derive(Clone, Debug)]
 pub(super) struct Beam {
@@ -114,6 +117,7 @@ impl<'o> Search<'o> {
             return Ok(Vec::new());
         }
         let candidates = self.admitted(logits, taken)?;
+        self.finish_complete(length);
         let (size, mut next, mut chosen) = (self.options.group_size(), Vec::new(), Vec::new());
         for (rank, candidate) in candidates.into_iter().enumerate() {
             match self.finishes(&candidate, length) {
@@ -141,8 +145,10 @@ impl<'o> Search<'o> {
             let candidates = self.candidates(logits, &before, taken, &refused).ok_or(Fault::NotFinite)?;
             let known = refused.len();
             for candidate in &candidates {
-                if !self.beams[candidate.beam].processors.admits(candidate.token) {
-                    refused.push((candidate.beam, candidate.token));
+                let pair = (candidate.beam, candidate.token);
+                // A token that was refused comes again only if it is the way out.
+                if !refused.contains(&pair) && !self.beams[candidate.beam].processors.admits(candidate.token) {
+                    refused.push(pair);
                 }
             }
             if refused.len() == known {
@@ -167,7 +173,21 @@ impl<'o> Search<'o> {
             processors.process(&History::new(ids, prompt), logits);
             let refused = refused.iter().filter(|(of, _)| *of == beam);
             refused.for_each(|&(_, token)| logits[token as usize] = HIDDEN);
+            let is_anything_left = logits.iter().any(|logit| logit.is_finite());
+            let forced = if is_anything_left { None } else { processors.way_out() };
+            if let Some(token) = forced {
+                logits[token as usize] = FORCED;
+            }
         })
+    }
+
+    /// Finishes the beams that turned out to be complete when their next token was looked for: none continues them.
+    fn finish_complete(&mut self, length: usize) {
+        for beam in self.beams.iter().filter(|beam| beam.processors.is_complete()) {
+            let ids = beam.ids[self.prompt..].to_vec();
+            let score = self.options.score(beam.log_probability, ids.len().clamp(1, length));
+            self.hypotheses.offer(Hypothesis { ids, score, stopped: StopReason::Complete });
+        }
     }
 
     /// Why a candidate finishes its hypothesis, if it does: by its token, by its length, or because nothing may follow.

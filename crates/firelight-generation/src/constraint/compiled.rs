@@ -3,8 +3,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use firelight_data::Tokenizer;
-use firelight_storage::{InputError, shortened};
+use firelight_storage::shortened;
 use llguidance::api::TopLevelGrammar;
 use llguidance::{JsonCompileOptions, Matcher, TokenParser};
 use serde_json::{Value, json};
@@ -13,15 +12,17 @@ use super::closing::Search;
 use super::explorer::Explorer;
 use super::read_text::ReadText;
 use super::refusal;
+use super::rules;
 use super::vocabulary::Vocabulary;
+use crate::GenerationError;
 
 /// The bytes after which the search for the end of a text gives up.
 const LONGEST_CLOSING: usize = 1 << 15;
 
-/// The bytes that are tried for the shortest text: among the states of the lexer, on the direct way and on the wide way.
-const WORK: usize = 300_000;
-const DIRECT: usize = 3_000_000;
-const WIDE: usize = 100_000;
+/// The bytes that are tried for the shortest text are the limit on the direct way, and one in so many among the states of the lexer and on the
+/// wide way.
+const OF_STATES: usize = 10;
+const OF_WIDE: usize = 30;
 
 /// What the user gave.
 #[derive(Clone, Debug)]
@@ -44,8 +45,10 @@ impl fmt::Display for Source {
 impl Source {
     /// The parser at the beginning of a text, or the message of llguidance.
     pub(super) fn parser(&self, vocabulary: &Vocabulary) -> Result<TokenParser, String> {
-        let parser = vocabulary.factory()?.create_parser(self.grammar());
-        let mut parser = parser.map_err(|error| error.to_string())?;
+        if let Self::Schema(schema) = self {
+            rules::check(schema)?;
+        }
+        let mut parser = vocabulary.factory()?.create_parser(self.grammar()).map_err(|error| error.to_string())?;
         parser.start_without_prompt();
         Ok(parser)
     }
@@ -93,30 +96,17 @@ pub(super) struct Compiled {
 }
 
 impl Compiled {
-    pub(super) fn new(source: Source, tokenizer: &Tokenizer) -> Result<Self, InputError> {
-        Self::of(source, Arc::new(Vocabulary::of(tokenizer)?))
-    }
-
-    /// For a vocabulary that others may share.
-    pub(super) fn of(source: Source, vocabulary: Arc<Vocabulary>) -> Result<Self, InputError> {
+    /// For a vocabulary that others may share. Searches a first text with about `limit` bytes.
+    pub(super) fn of(source: Source, vocabulary: Arc<Vocabulary>, limit: usize) -> Result<Self, GenerationError> {
         let parser = source.parser(&vocabulary).map_err(|reason| refusal::of_message(&source, &reason))?;
         let mut matcher = matcher_at(&parser);
-        match shortest(&parser, &mut matcher, &vocabulary) {
-            Some(closing) => {
-                let parser = Arc::new(parser);
-                Ok(Self { source, vocabulary, parser, matcher, closing, of_bytes: OnceLock::new() })
-            }
-            None => Err(Self::unwritable(&source, &vocabulary)),
-        }
-    }
-
-    /// The error if the tokenizer can write no text that satisfies it.
-    fn unwritable(source: &Source, vocabulary: &Vocabulary) -> InputError {
-        let bytes = Vocabulary::bytes();
-        let parser = source.parser(bytes).ok();
-        let text = parser.and_then(|parser| shortest(&parser, &mut matcher_at(&parser), bytes));
-        let missing = text.and_then(|text| vocabulary.missing(&String::from_utf8_lossy(&text)));
-        refusal::of_text(source, missing)
+        let mut search = Search::new(&mut matcher, &vocabulary);
+        let closing = match shortest(&parser, &mut search, limit) {
+            Some(closing) => closing,
+            None => by_bytes(&source, &mut search, limit)?,
+        };
+        let parser = Arc::new(parser);
+        Ok(Self { source, vocabulary, parser, matcher, closing, of_bytes: OnceLock::new() })
     }
 
     pub(super) fn source(&self) -> &Source {
@@ -164,14 +154,33 @@ fn matcher_at(parser: &TokenParser) -> Matcher {
     Matcher::new(Ok(parser.deep_clone()))
 }
 
-/// The text of the fewest tokens that the searches find; parser and matcher are at its beginning.
-fn shortest(parser: &TokenParser, matcher: &mut Matcher, vocabulary: &Vocabulary) -> Option<Vec<u8>> {
-    let mut search = Search::new(matcher, vocabulary);
-    let explored = Explorer::new(parser.deep_clone(), vocabulary).shortest(LONGEST_CLOSING, WORK);
+/// The text of the fewest tokens that the searches find; parser and search are at its beginning.
+fn shortest(parser: &TokenParser, search: &mut Search<'_>, limit: usize) -> Option<Vec<u8>> {
+    let vocabulary = search.vocabulary;
+    let explored = Explorer::new(parser.deep_clone(), vocabulary).shortest(LONGEST_CLOSING, limit / OF_STATES);
     let explored = explored.filter(|text| search.completes(text));
-    let straight = search.straight(explored.as_ref().map_or(LONGEST_CLOSING, |text| 2 * text.len()), DIRECT);
+    let straight = search.straight(explored.as_ref().map_or(LONGEST_CLOSING, |text| 2 * text.len()), limit);
     let tokens = |text: &Vec<u8>| vocabulary.count(text).unwrap_or(LONGEST_CLOSING);
     let known = straight.into_iter().chain(explored).min_by_key(tokens);
     let most = known.as_ref().map_or(LONGEST_CLOSING, tokens);
-    search.wide(WIDE, most.saturating_sub(1)).or(known)
+    search.wide(limit / OF_WIDE, most.saturating_sub(1)).or(known)
+}
+
+/// The text that a search by bytes finds, where one by the tokenizer's characters has found none.
+fn by_bytes(source: &Source, search: &mut Search<'_>, limit: usize) -> Result<Vec<u8>, GenerationError> {
+    let bytes = Vocabulary::bytes();
+    let Ok(parser) = source.parser(bytes) else {
+        return Err(refusal::of_search(source, search.tried(), search.gave_up()));
+    };
+    let mut matcher = matcher_at(&parser);
+    let mut other = Search::new(&mut matcher, bytes);
+    let Some(text) = shortest(&parser, &mut other, limit) else {
+        let (tried, gave_up) = (search.tried() + other.tried(), search.gave_up() || other.gave_up());
+        return Err(refusal::of_search(source, tried, gave_up));
+    };
+    match search.vocabulary.missing(&String::from_utf8_lossy(&text)) {
+        None if search.completes(&text) => Ok(text),
+        None => Err(refusal::of_search(source, search.tried() + other.tried(), true)),
+        Some(character) => Err(refusal::of_missing(source, character).into()),
+    }
 }

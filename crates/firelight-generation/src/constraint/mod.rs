@@ -11,14 +11,20 @@
 
 mod closing;
 mod compiled;
+mod compiler;
 mod explorer;
+#[cfg(test)]
+mod keywords;
 mod processor;
 mod read_text;
 mod refusal;
 #[cfg(test)]
 mod replay;
+mod rules;
 #[cfg(test)]
 mod schemas;
+#[cfg(test)]
+mod strategies;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -30,7 +36,8 @@ use firelight_storage::InputError;
 use serde_json::Value;
 
 use crate::GenerationError;
-use compiled::{Compiled, Source};
+use compiled::Compiled;
+pub use compiler::ConstraintCompiler;
 pub(crate) use processor::Constrained;
 
 /// What a text has to satisfy, compiled for one tokenizer. Cheap to clone.
@@ -53,9 +60,10 @@ impl Constraint {
     /// The tokens of some tokenizers begin with the space in front of a word; ` ?` at the beginning of an expression lets a text begin with it.
     ///
     /// # Errors
-    /// Fails if it is no regular expression, or if the tokenizer cannot write a text that matches.
+    /// Fails if it is no regular expression, if the tokenizer cannot write a text that matches, or if none is found
+    /// ([`GenerationError::SearchGaveUp`]).
     pub fn regex(pattern: &str, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
-        Self::of(Source::Regex(pattern.into()), tokenizer)
+        ConstraintCompiler::default().regex(pattern, tokenizer)
     }
 
     /// A JSON text that a schema accepts. It is written on one line, with at most one space after each comma and colon, and with the properties
@@ -77,9 +85,10 @@ impl Constraint {
     /// ```
     ///
     /// # Errors
-    /// Fails if it is no schema, if it has an unknown keyword, if nothing satisfies it, or if the tokenizer cannot write what satisfies it.
+    /// Fails if it is no schema, if it has a keyword that is not followed, if nothing satisfies it ([`GenerationError::Unsatisfiable`]), if the
+    /// tokenizer cannot write what satisfies it, or if no text is found ([`GenerationError::SearchGaveUp`]).
     pub fn json_schema(schema: &Value, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
-        Self::of(Source::Schema(schema.clone()), tokenizer)
+        ConstraintCompiler::default().json_schema(schema, tokenizer)
     }
 
     /// A context-free grammar in llguidance's variant of Lark's syntax, of which `start` is the whole text
@@ -95,13 +104,9 @@ impl Constraint {
     /// ```
     ///
     /// # Errors
-    /// Fails if it is no grammar, or if the tokenizer cannot write a text of it.
+    /// Fails if it is no grammar, if the tokenizer cannot write a text of it, or if none is found ([`GenerationError::SearchGaveUp`]).
     pub fn lark(grammar: &str, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
-        Self::of(Source::Lark(grammar.into()), tokenizer)
-    }
-
-    fn of(source: Source, tokenizer: &Tokenizer) -> Result<Self, GenerationError> {
-        Ok(Self(Arc::new(Compiled::new(source, tokenizer)?)))
+        ConstraintCompiler::default().lark(grammar, tokenizer)
     }
 
     /// Whether a whole text satisfies it.

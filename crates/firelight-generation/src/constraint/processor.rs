@@ -27,6 +27,9 @@ const BYTES_A_TOKEN: usize = 6;
 const WORK: usize = 100_000;
 const WIDE: usize = 10_000;
 
+/// The bytes that are tried for an end of the known closing.
+const ENDS: usize = 50_000;
+
 /// How hard a closing is looked for.
 #[derive(Clone, Copy)]
 enum Effort {
@@ -40,6 +43,9 @@ enum Effort {
 ///
 /// It knows a closing: bytes that complete the text and fit into the tokens that are left. Near the limit it hides all tokens after
 /// which it knows no closing. Far from the limit, [`admits`](LogitsProcessor::admits) refuses a token that makes every closing too long.
+///
+/// It [binds](LogitsProcessor::binds): where bans, n-gram rules and other processors hide all that it leaves, it goes before them. Where nothing is
+/// left even then, the closing is written.
 ///
 /// Its parsers go on from token to token. They read chosen tokens alone, so that nothing is taken back where a guess is refused, and a copy has
 /// parsers of its own. The searches move one of the two, and return it to its place.
@@ -120,8 +126,14 @@ impl Constrained {
     /// possible.
     fn closing_within(&mut self, room: usize, token: u32, known: &[u8], effort: Effort) -> Option<Vec<u8>> {
         let longest = self.longest(room);
+        let rest = known.strip_prefix(self.compiled.vocabulary().written(token));
         let mut search = self.search();
-        let mut quick = search.end_of(known, room);
+        let mut quick = search.end_of(known, room, ENDS);
+        // What is left of the closing behind its own first token is never given up.
+        if quick.is_none() {
+            let fits = |rest: &&[u8]| search.vocabulary.fits(rest, room);
+            quick = rest.filter(fits).filter(|rest| search.completes(rest)).map(<[u8]>::to_vec);
+        }
         if quick.is_none() {
             quick = search.straight(longest, WORK).filter(|text| search.vocabulary.fits(text, room));
         }
@@ -143,6 +155,11 @@ impl Constrained {
     fn closing_behind(&mut self, token: u32, effort: Effort) -> Option<Vec<u8>> {
         let room = self.room().checked_sub(1)?;
         let known = self.closing.clone()?;
+        // A processor that runs later may have shown what is no text, at which a matcher would fail for good.
+        let vocabulary = self.compiled.vocabulary();
+        if token as usize >= vocabulary.len() || vocabulary.written(token).is_empty() {
+            return None;
+        }
         if self.matcher.try_consume_tokens(&[token]).ok()? == 0 {
             return None;
         }
@@ -202,7 +219,7 @@ impl LogitsProcessor for Constrained {
 
     fn admits(&mut self, token: u32) -> bool {
         if self.stop_tokens.contains(&token) {
-            return true;
+            return self.closing.is_some() && self.search().is_complete();
         }
         if let Some((_, closing)) = self.answers.iter().find(|(known, _)| *known == token) {
             return closing.is_some();
@@ -234,6 +251,20 @@ impl LogitsProcessor for Constrained {
 
     fn is_complete(&self) -> bool {
         self.is_complete
+    }
+
+    fn binds(&self) -> bool {
+        true
+    }
+
+    fn way_out(&mut self) -> Option<u32> {
+        let next = self.compiled.vocabulary().tokens(self.closing.as_ref()?)?.first().copied();
+        if next.is_some() || !self.search().is_complete() {
+            return next;
+        }
+        let stop = self.stop_tokens.first().copied();
+        self.is_complete = stop.is_none();
+        stop
     }
 
     fn boxed(&self) -> Box<dyn LogitsProcessor> {

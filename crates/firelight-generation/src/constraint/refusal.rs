@@ -3,22 +3,23 @@
 use firelight_storage::{InputError, shortened_reason};
 
 use super::compiled::Source;
+use crate::GenerationError;
 
 /// The prefix of llguidance's reason why nothing satisfies a schema.
 const UNSATISFIABLE: &str = "Unsatisfiable schema: ";
 
 /// The error of a constraint that is not understood, or that nothing satisfies.
-pub(super) fn of_message(source: &Source, message: &str) -> InputError {
+pub(super) fn of_message(source: &Source, message: &str) -> GenerationError {
     let reason = shortened_reason(reason(message));
     if let (Source::Schema(_), Some((_, reason))) = (source, reason.split_once(UNSATISFIABLE)) {
-        return InputError::new(format!("no JSON satisfies the schema: {reason}")).advise("relax it");
+        return GenerationError::Unsatisfiable { problem: format!("no JSON satisfies the schema: {reason}") };
     }
     let advice = match source {
         Source::Regex(_) => "give one of the `regex` crate's, without anchors and look-around",
         Source::Schema(_) => "give one without it",
         Source::Lark(_) => "give one in llguidance's variant of Lark",
     };
-    InputError::new(format!("{source} cannot be followed: {reason}")).advise(advice)
+    InputError::new(format!("{source} cannot be followed: {reason}")).advise(advice).into()
 }
 
 /// The most telling line: why nothing satisfies a schema, what is wrong with a regular expression, or else the first line. Leaves out hints at
@@ -31,16 +32,16 @@ fn reason(message: &str) -> &str {
     [". Enable ", " without 'referencing'"].iter().fold(line, |line, rest| line.split(rest).next().unwrap_or(line))
 }
 
-/// The error of a constraint that the tokenizer cannot write, and the character that it lacks if that is known.
-pub(super) fn of_text(source: &Source, missing: Option<char>) -> InputError {
-    match missing {
-        Some(character) => {
-            let problem = format!("the tokenizer has no token for {character:?}, which {source} needs");
-            InputError::new(problem).advise("give a model whose tokenizer knows it, such as one of bytes")
-        }
-        None => {
-            let problem = format!("no text was found that satisfies {source}");
-            InputError::new(problem).advise("relax it, or ask for shorter texts")
-        }
+/// The error of a constraint that needs a character which the tokenizer does not have.
+pub(super) fn of_missing(source: &Source, character: char) -> InputError {
+    let problem = format!("the tokenizer has no token for {character:?}, which {source} needs");
+    InputError::new(problem).advise("give a model whose tokenizer knows it, such as one of bytes")
+}
+
+/// The error of a constraint for which no text was found: because the searches `gave_up` after so many bytes, or because there is none.
+pub(super) fn of_search(source: &Source, tried: usize, gave_up: bool) -> GenerationError {
+    match gave_up {
+        true => GenerationError::SearchGaveUp { constraint: source.to_string(), tried },
+        false => GenerationError::Unsatisfiable { problem: format!("no text satisfies {source}") },
     }
 }

@@ -7,8 +7,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 
+use super::Constraint;
+use super::compiled::Source;
 use super::tests::{draw, of_bytes, random_logits, uniform};
-use super::{Constraint, Source};
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 
 /// The token that ends a text.

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
+use super::compiled::Source;
 use super::schemas::schema;
 use super::vocabulary::Vocabulary;
 use super::*;
@@ -16,7 +17,7 @@ use crate::processors::{HIDDEN, History, LogitsProcessor};
 
 /// A text, and whether it ended before the limit.
 pub(super) struct Written {
-    text: String,
+    pub(super) text: String,
     tokens: usize,
     has_ended: bool,
 }
@@ -31,9 +32,9 @@ pub(super) fn bytes() -> Tokenizer {
 }
 
 /// A constraint for the tokenizer [`bytes`]. All of them share what llguidance makes of a tokenizer, which takes longer than most schemas.
-pub(super) fn of_bytes(source: Source) -> Result<Constraint, InputError> {
+pub(super) fn of_bytes(source: Source) -> Result<Constraint, GenerationError> {
     static VOCABULARY: LazyLock<Arc<Vocabulary>> = LazyLock::new(|| Arc::new(Vocabulary::of(&bytes()).unwrap()));
-    Ok(Constraint(Arc::new(Compiled::of(source, VOCABULARY.clone())?)))
+    ConstraintCompiler::default().compile_for(source, VOCABULARY.clone())
 }
 
 /// Logits behind a text, of as many ids.
@@ -226,6 +227,30 @@ fn a_token_behind_which_there_is_no_room_is_not_admitted() {
 }
 
 #[test]
+fn what_a_later_processor_shows_is_not_admitted_unless_it_belongs_there() {
+    let mut row = regex("ab?").processor(9, &[257]);
+    assert_eq!(first(&mut row), b"a");
+    assert_eq!([97, 98, 256, 257, 258, 9999].map(|id| row.admits(id)), [true, false, false, false, false, false]);
+    row.accept(97);
+    assert!(row.admits(98) && row.admits(257), "the parser is sound, and the text may end here");
+}
+
+#[test]
+fn the_way_out_is_the_closing_then_a_stop_token_and_then_the_end() {
+    let written = |stops: &[u32]| {
+        let mut row = regex("ab(c[0-9]{40})?").processor(30, stops);
+        let mut ids = Vec::new();
+        while let Some(id) = row.way_out().filter(|id| !stops.contains(id)) {
+            row.accept(id);
+            ids.push(id);
+        }
+        (ids, row.way_out(), row.is_complete())
+    };
+    assert_eq!(written(&[257]), (vec![97, 98], Some(257), false));
+    assert_eq!(written(&[]), (vec![97, 98], None, true));
+}
+
+#[test]
 fn a_recursive_schema_is_closed_too() {
     let schema = json!({
         "$ref": "#/$defs/node",
@@ -328,12 +353,22 @@ fn words_before_an_end_of_letters_are_closed_in_nested_json() {
     }
 }
 
-/// Schemas that hold the keywords of the parser, nested and mixed. Each limit has the random and the trained model for every other schema.
 #[test]
-fn every_text_is_valid_by_its_schema() {
-    let (tokenizer, trained) = (bytes(), Trigrams::trained());
-    let trained = |ids: &[u32], vocabulary: usize, _: &mut ChaCha8Rng| trained.logits(ids, vocabulary);
-    let models = [&random_logits as &Model<'_>, &trained];
+fn every_text_of_random_logits_is_valid_by_its_schema() {
+    every_text_is_valid_by_its_schema(&random_logits);
+}
+
+#[test]
+fn every_text_of_a_trained_model_is_valid_by_its_schema() {
+    let trained = Trigrams::trained();
+    every_text_is_valid_by_its_schema(&|ids: &[u32], vocabulary: usize, _: &mut ChaCha8Rng| {
+        trained.logits(ids, vocabulary)
+    });
+}
+
+/// Schemas that hold the keywords of the parser, nested and mixed, each at three limits.
+fn every_text_is_valid_by_its_schema(model: &Model<'_>) {
+    let tokenizer = bytes();
     let mut satisfiable = 0;
     for seed in 0..300 {
         let schema = schema(seed);
@@ -348,8 +383,8 @@ fn every_text_is_valid_by_its_schema() {
         let valid = jsonschema::options().should_validate_formats(true).build(&schema).unwrap();
         let least = constraint.needs();
         let limits = [least, least + 1 + seed as usize % 40, 400.max(least)];
-        for (turn, most) in (seed as usize..).zip(limits) {
-            let text = write_by(models[turn % 2], &constraint, &tokenizer, most, seed).text;
+        for most in limits {
+            let text = write_by(model, &constraint, &tokenizer, most, seed).text;
             let value: Value = match serde_json::from_str(&text) {
                 Ok(value) => value,
                 // JSON sets no limit to an exponent, but f64 does.
@@ -407,10 +442,35 @@ fn a_schema_that_nothing_satisfies_is_refused_by_name() {
     }
     let endless =
         json!({"$ref": "#/$defs/a", "$defs": {"a": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/a"}}}});
-    assert_eq!(
-        Constraint::json_schema(&endless, &bytes()).unwrap_err().to_string(),
-        "no text was found that satisfies the JSON schema; relax it, or ask for shorter texts"
-    );
+    let error = Constraint::json_schema(&endless, &bytes()).unwrap_err();
+    assert!(matches!(error, GenerationError::SearchGaveUp { .. }), "{error}");
+    assert!(error.to_string().starts_with("the search for a text that satisfies the JSON schema gave up after "));
+    let nothing = Constraint::json_schema(&json!(false), &bytes()).unwrap_err();
+    assert!(matches!(nothing, GenerationError::Unsatisfiable { .. }), "{nothing}");
+}
+
+/// An alphabet as large as that of a tokenizer of many languages: all bytes and thousands of characters.
+#[test]
+fn a_schema_of_many_identifiers_is_satisfied_with_a_large_alphabet() {
+    let others = ('\u{4e00}'..'\u{9fff}').take(5000).map(|character| character.to_string().into_bytes());
+    let vocabulary = Arc::new(Vocabulary::new((0..=255).map(|byte| vec![byte]).chain(others).collect()));
+    let names: Vec<String> = ('a'..='l').map(String::from).collect();
+    let properties: serde_json::Map<String, Value> =
+        names.iter().map(|name| (name.clone(), json!({"type": "string", "format": "uuid"}))).collect();
+    let schema = json!({"type": "object", "properties": properties, "required": names, "additionalProperties": false});
+    let compiled =
+        |compiler: ConstraintCompiler| compiler.compile_for(Source::Schema(schema.clone()), vocabulary.clone());
+    // Every character at every place would be 4 million bytes, more than the default.
+    let constraint = compiled(ConstraintCompiler::default().with_search_limit(400_000)).unwrap();
+    assert_eq!(constraint.needs(), 12 * (4 + 38) + 11 + 2);
+    assert!(constraint.accepts(&constraint.closing()));
+    let error = compiled(ConstraintCompiler::default().with_search_limit(1000)).unwrap_err();
+    match error {
+        GenerationError::SearchGaveUp { constraint, tried } => {
+            assert!(constraint == "the JSON schema" && tried >= 1000, "{tried} bytes for {constraint}");
+        }
+        error => panic!("{error}"),
+    }
 }
 
 #[test]

@@ -143,6 +143,16 @@ impl Spelling<'_> {
         Some(self.best[place]?.0)
     }
 
+    /// The length of the text in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.best.len() - 1
+    }
+
+    /// The first token of the text behind a place, if there is one.
+    pub(super) fn first(&self, place: usize) -> Option<u32> {
+        self.best.get(place).copied().flatten().filter(|_| place < self.len()).map(|(_, id)| id)
+    }
+
     /// The tokens of the text behind a place.
     pub(super) fn tokens(&self, mut place: usize) -> Option<Vec<u32>> {
         let mut tokens = Vec::with_capacity(self.count(place)?);

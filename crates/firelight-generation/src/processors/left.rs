@@ -41,6 +41,17 @@ impl<R: AsRef<[f64]> + AsMut<[f64]>> Left<R> {
         }
     }
 
+    /// Whether there is no token that can be chosen.
+    pub(super) fn is_empty(&self) -> bool {
+        !self.logits().iter().any(|logit| logit.is_finite())
+    }
+
+    /// Starts again with the logits `[V]` of all tokens.
+    pub(super) fn reset(&mut self, logits: &[f64]) {
+        self.list = None;
+        self.row.as_mut().copy_from_slice(logits);
+    }
+
     /// Whose logit stands at a place of [`logits`](Self::logits).
     pub(crate) fn id(&self, place: usize) -> u32 {
         self.list.as_ref().map_or(place as u32, |list| list.ids[place])

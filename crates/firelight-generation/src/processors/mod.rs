@@ -89,6 +89,46 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
+    /// Whether its rule comes before those of other processors: where they hide all that it leaves, they are left out at this place, and it sees the
+    /// model's logits. For a rule that a text may never break, as a [`Constraint`](crate::Constraint) is. Default: false.
+    ///
+    /// ```
+    /// use firelight_generation::processors::{Banned, HIDDEN, History, LogitsProcessor, Processors};
+    ///
+    /// /// Token 2 and no other.
+    /// #[derive(Clone, Debug)]
+    /// struct OnlyTwo;
+    ///
+    /// impl LogitsProcessor for OnlyTwo {
+    ///     fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
+    ///         (0..logits.len()).filter(|id| *id != 2).for_each(|id| logits[id] = HIDDEN);
+    ///     }
+    ///     fn binds(&self) -> bool {
+    ///         true
+    ///     }
+    ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
+    ///         Box::new(self.clone())
+    ///     }
+    /// }
+    ///
+    /// let mut list = Processors::default();
+    /// list.push(Banned(vec![vec![2]]));
+    /// list.push(OnlyTwo);
+    /// let mut logits = [0.5, 0.25, 0.125];
+    /// list.process(&History::default(), &mut logits);
+    /// assert_eq!(logits, [HIDDEN, HIDDEN, 0.125]);
+    /// ```
+    fn binds(&self) -> bool {
+        false
+    }
+
+    /// The token that is written where the processors leave nothing, even those that [bind](Self::binds) alone, or where every token that they leave
+    /// is not [admitted](Self::admits). If the text ends there instead, [`is_complete`](Self::is_complete) is true afterwards. Default: none, and
+    /// decoding ends with an error.
+    fn way_out(&mut self) -> Option<u32> {
+        None
+    }
+
     /// Whether it depends on the logits and their order alone. `process` may then be called with the visible logits only. Default: false.
     fn ignores_ids(&self) -> bool {
         false
@@ -121,16 +161,38 @@ impl Processors {
     }
 
     fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
-        for processor in &mut self.0 {
+        let given = self.binds().then(|| left.logits().to_vec());
+        let mut is_bound = false;
+        for place in 0..self.0.len() {
+            let processor = &mut self.0[place];
             let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
+            processor.process(history, logits);
+            is_bound |= processor.binds();
+            if let Some(given) = given.as_ref().filter(|_| is_bound && left.is_empty()) {
+                left.reset(given);
+                self.bind(history, left.widen());
+                if left.is_empty() {
+                    return;
+                }
+            }
+        }
+    }
+
+    fn binds(&self) -> bool {
+        self.0.iter().any(|processor| processor.binds())
+    }
+
+    /// Those that bind alone.
+    fn bind(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        for processor in self.0.iter_mut().filter(|processor| processor.binds()) {
             processor.process(history, logits);
         }
     }
 
-    /// What all processors leave of the logits `[V]` of a row, in double precision.
+    /// What all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
     ///
     /// # Errors
-    /// If the model's logits are no distribution, or the processors leave none. `step` and `row` stand in the message.
+    /// If the model's logits are no distribution. `step` and `row` stand in the message.
     pub(crate) fn processed(
         &mut self,
         history: &History<'_>,
@@ -144,7 +206,23 @@ impl Processors {
         }
         self.run(history, &mut left);
         left.narrow();
-        if is_distribution(left.logits()) { Ok(left) } else { Err(GenerationError::NothingLeft { step, row }) }
+        Ok(left)
+    }
+
+    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::way_out`]. None if the text ends here instead.
+    ///
+    /// # Errors
+    /// If no processor knows one. `step` and `row` stand in the message.
+    pub(crate) fn forced(&mut self, step: usize, row: usize) -> Result<Option<u32>, GenerationError> {
+        match self.way_out() {
+            None if !self.is_complete() => Err(GenerationError::NothingLeft { step, row }),
+            token => Ok(token),
+        }
+    }
+
+    /// [`LogitsProcessor::way_out`] of the first that has one.
+    pub(crate) fn way_out(&mut self) -> Option<u32> {
+        self.0.iter_mut().find_map(|processor| processor.way_out())
     }
 
     /// [`LogitsProcessor::admits`] of all.
