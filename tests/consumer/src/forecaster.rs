@@ -2,7 +2,7 @@
 //! trains it, with checkpoints, exact resume, Burn's metrics and a report page; Burn's own Learner does as well.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
@@ -13,6 +13,7 @@ use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor, TensorData};
+use burn::train::logger::FileMetricLogger;
 use burn::train::metric::LossMetric;
 use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
 use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
@@ -112,6 +113,14 @@ fn loader(waves: Waves) -> Arc<dyn DataLoader<Tensor<2>>> {
     DataLoaderBuilder::new(waves.clone()).batch_size(BATCH).build(waves)
 }
 
+/// Where Burn's logger keeps the metrics of a training in `path`: beside it, for a folder of a run is resumed as long as it holds
+/// nothing but files of a run.
+pub fn burn_metrics(path: &Path) -> PathBuf {
+    let mut folder = path.as_os_str().to_owned();
+    folder.push("-metrics");
+    folder.into()
+}
+
 /// Trains in a folder up to a step, from where an earlier training has ended or was killed.
 ///
 /// # Errors
@@ -120,6 +129,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     let folder = ModelFolder::create(path, Existing::Continue)?;
     let start = resume_point(&folder)?.unwrap_or_default();
     let log = MetricsLog::resume(folder.metrics(), start.step())?;
+    let metrics = FileMetricLogger::new(burn_metrics(path));
     let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
     let fitted = fit(
         Forecaster::new(&Device::flex().autodiff()),
@@ -129,7 +139,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
             folder: Some(folder),
             start,
             observers: vec![Box::new(log)],
-            extension: Some(Box::new(|training| training.metrics((LossMetric::new(),)))),
+            extension: Some(Box::new(|training| training.metrics((LossMetric::new(),)).with_metric_logger(metrics))),
             ..FitInput::new(training, loader(Waves(64)))
         },
     )?;
