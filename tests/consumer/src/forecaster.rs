@@ -19,7 +19,7 @@ use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, 
 use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
 use firelight_storage::{Existing, ModelFolder};
 use firelight_training::{
-    FitInput, Fitted, MetricsLog, OptimizerConfig, Report, TensorBoard, TrainingConfig, fit, resume_point,
+    FitInput, Fitted, MetricsLog, OptimizerConfig, ProgressBar, Report, TensorBoard, TrainingConfig, fit, resume_point,
 };
 
 /// Places of a series at which the next value is told.
@@ -148,7 +148,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     Ok(fitted)
 }
 
-/// The same by Burn's own Learner, for two epochs of so many steps, which TensorBoard shows.
+/// The same by Burn's own Learner, for two epochs of so many steps, which TensorBoard and Firelight's progress bar show.
 ///
 /// # Errors
 /// If the training fails.
@@ -156,6 +156,7 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
     let training = SupervisedTraining::new(path, loader(Waves(steps * BATCH)), loader(Waves(64)))
         .metrics((LossMetric::new(),))
         .with_metric_logger(TensorBoard::create(path.join("tensorboard"))?)
+        .renderer(Box::new(ProgressBar::new()))
         .with_default_checkpointers()
         .with_application_logger(None)
         .num_epochs(2);
