@@ -156,11 +156,11 @@ impl<'a> Document<'a> {
 
     /// The error of a key that has its old name; none if it is not there.
     fn rename(&mut self, old: &str, new: &str) -> Option<InputError> {
-        let (place, (home, key), (_, new_key)) = (self.place(old), old.rsplit_once('.')?, new.rsplit_once('.')?);
+        let ((home, key), (_, new_key)) = (old.rsplit_once('.')?, new.rsplit_once('.')?);
         let table = home.split('.').try_fold(&mut self.table, |table, name| table.get_mut(name)?.as_table_mut())?;
         let value = table.remove(key)?;
         table.entry(new_key).or_insert(value);
-        Some(InputError::new(format!("{place}: unknown key `{old}`; renamed to `{new}`")))
+        Some(InputError::new(format!("{}: unknown key `{old}`; renamed to `{new}`", self.place(old))))
     }
 
     fn take_unknown(&mut self, section: &str, key: &str, known: &[Known]) -> (InputError, Option<String>) {
