@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 /// A clock.
-pub(crate) struct Clock(Box<dyn Fn() -> Duration + Send>);
+pub(crate) struct Clock(Box<dyn Fn() -> Duration + Send + Sync>);
 
 impl Clock {
     /// A clock that begins now.

@@ -1,6 +1,8 @@
 //! The progress of a run on the standard error. On a terminal: a bar with the loss, the throughput and the time left, and a line for
 //! every evaluation; a spinner turns while a step takes long. Elsewhere: the same as lines, one every 50 steps or 15 seconds and one
-//! for every evaluation.
+//! for every evaluation. Burn's own trainings are shown alike: a [`ProgressBar`] is a `MetricsRenderer`.
+
+mod renderer;
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -10,6 +12,7 @@ use indicatif::{HumanDuration, ProgressDrawTarget, ProgressStyle};
 use crate::clock::Clock;
 use crate::words::{metric_in_words, wrapped};
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
+use renderer::Told;
 
 const TEMPLATE: &str = "{bar:20} {pos}/{len}{prefix} {spinner}\n{msg}";
 
@@ -25,11 +28,21 @@ const WIDTH: usize = 80;
 /// The weight of the newest loss in the smoothed one.
 const WEIGHT: f64 = 0.05;
 
-/// An [`Observer`] that draws on the standard error, so that the standard output stays free for results.
+/// An [`Observer`] that draws on the standard error, so that the standard output stays free for results. In a training by Burn's
+/// `Learner` it is the renderer, which shows Burn's metrics:
+///
+/// ```
+/// use burn::train::SupervisedTraining;
+/// use firelight_training::{ProgressBar, Trainable};
+///
+/// fn watched<M: Trainable>(training: SupervisedTraining<M>) -> SupervisedTraining<M> {
+///     training.renderer(Box::new(ProgressBar::new()))
+/// }
+/// ```
 pub struct ProgressBar {
     bar: indicatif::ProgressBar,
     /// Takes the lines where no bar can be drawn.
-    plain: Box<dyn Write + Send>,
+    plain: Box<dyn Write + Send + Sync>,
     clock: Clock,
     /// What is counted by the second.
     target: &'static str,
@@ -39,6 +52,7 @@ pub struct ProgressBar {
     last: Option<StepReport>,
     /// The time of the newest line, and the step that it was about.
     written: (Duration, usize),
+    told: Told,
 }
 
 impl Default for ProgressBar {
@@ -59,11 +73,12 @@ impl ProgressBar {
         self
     }
 
-    fn on(target: ProgressDrawTarget, plain: Box<dyn Write + Send>, clock: Clock) -> Self {
+    fn on(target: ProgressDrawTarget, plain: Box<dyn Write + Send + Sync>, clock: Clock) -> Self {
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = indicatif::ProgressBar::with_draw_target(None, target).with_style(style);
         let (run, began) = (RunReport { done: 0, steps: 0 }, Duration::ZERO);
-        Self { bar, plain, clock, target: "token", run, began, smoothed: None, last: None, written: (began, 0) }
+        let (smoothed, last, written, told) = (None, None, (began, 0), Told::default());
+        Self { bar, plain, clock, target: "token", run, began, smoothed, last, written, told }
     }
 
     /// What is worth knowing about the newest step.
@@ -93,14 +108,19 @@ impl ProgressBar {
         self.bar.is_hidden() && (step.is_multiple_of(steps) || self.clock.elapsed() >= self.written.0 + time)
     }
 
-    /// Writes a line about a step that stays. Progress that cannot be shown is no reason to stop a training.
+    /// Writes a line about a step that stays.
     fn line(&mut self, step: usize, text: &str) {
-        let place = format!("step {step}/{}", self.run.steps);
-        match self.bar.is_hidden() {
-            true => drop(writeln!(self.plain, "{place}{}: {text}", self.left(step))),
-            false => self.bar.println(wrapped(&format!("{place}: {text}"), WIDTH)),
-        }
+        let left = if self.bar.is_hidden() { self.left(step) } else { String::new() };
+        self.write(&format!("step {step}/{}{left}: {text}", self.run.steps));
         self.written = (self.clock.elapsed(), step);
+    }
+
+    /// Writes a line that stays. Progress that cannot be shown is no reason to stop a training.
+    fn write(&mut self, line: &str) {
+        match self.bar.is_hidden() {
+            true => drop(writeln!(self.plain, "{line}")),
+            false => self.bar.println(wrapped(line, WIDTH)),
+        }
     }
 }
 
@@ -160,7 +180,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     #[derive(Clone, Default)]
-    struct Shared(Arc<Mutex<Vec<u8>>>);
+    pub(super) struct Shared(Arc<Mutex<Vec<u8>>>);
 
     impl Write for Shared {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -174,7 +194,7 @@ mod tests {
     }
 
     impl Shared {
-        fn lines(&self) -> Vec<String> {
+        pub(super) fn lines(&self) -> Vec<String> {
             String::from_utf8(self.0.lock().unwrap().clone()).unwrap().lines().map(str::to_string).collect()
         }
     }
@@ -195,7 +215,7 @@ mod tests {
     }
 
     /// Progress without a terminal, what it writes, and the hand of its clock.
-    fn without_a_terminal(run: RunReport) -> (ProgressBar, Shared, Arc<AtomicU64>) {
+    pub(super) fn without_a_terminal(run: RunReport) -> (ProgressBar, Shared, Arc<AtomicU64>) {
         let (written, (clock, hand)) = (Shared::default(), settable());
         let mut progress = ProgressBar::on(ProgressDrawTarget::hidden(), Box::new(written.clone()), clock);
         progress.started(&run).unwrap();

@@ -2,7 +2,7 @@
 //! trains it, with checkpoints, exact resume, Burn's metrics and a report page; Burn's own Learner does as well.
 
 use std::error::Error;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use burn::data::dataloader::batcher::Batcher;
@@ -13,12 +13,13 @@ use burn::nn::loss::{MseLoss, Reduction};
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor, TensorData};
+use burn::train::logger::FileMetricLogger;
 use burn::train::metric::LossMetric;
 use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
 use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
 use firelight_storage::{Existing, ModelFolder};
 use firelight_training::{
-    FitInput, Fitted, MetricsLog, OptimizerConfig, Report, TensorBoard, TrainingConfig, fit, resume_point,
+    FitInput, Fitted, MetricsLog, OptimizerConfig, ProgressBar, Report, TensorBoard, TrainingConfig, fit, resume_point,
 };
 
 /// Places of a series at which the next value is told.
@@ -112,6 +113,14 @@ fn loader(waves: Waves) -> Arc<dyn DataLoader<Tensor<2>>> {
     DataLoaderBuilder::new(waves.clone()).batch_size(BATCH).build(waves)
 }
 
+/// Where Burn's logger keeps the metrics of a training in `path`: beside it, for a folder of a run is resumed as long as it holds
+/// nothing but files of a run.
+pub fn burn_metrics(path: &Path) -> PathBuf {
+    let mut folder = path.as_os_str().to_owned();
+    folder.push("-metrics");
+    folder.into()
+}
+
 /// Trains in a folder up to a step, from where an earlier training has ended or was killed.
 ///
 /// # Errors
@@ -120,6 +129,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     let folder = ModelFolder::create(path, Existing::Continue)?;
     let start = resume_point(&folder)?.unwrap_or_default();
     let log = MetricsLog::resume(folder.metrics(), start.step())?;
+    let metrics = FileMetricLogger::new(burn_metrics(path));
     let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
     let fitted = fit(
         Forecaster::new(&Device::flex().autodiff()),
@@ -129,7 +139,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
             folder: Some(folder),
             start,
             observers: vec![Box::new(log)],
-            extension: Some(Box::new(|training| training.metrics((LossMetric::new(),)))),
+            extension: Some(Box::new(|training| training.metrics((LossMetric::new(),)).with_metric_logger(metrics))),
             ..FitInput::new(training, loader(Waves(64)))
         },
     )?;
@@ -138,7 +148,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     Ok(fitted)
 }
 
-/// The same by Burn's own Learner, for two epochs of so many steps, which TensorBoard shows.
+/// The same by Burn's own Learner, for two epochs of so many steps, which TensorBoard and Firelight's progress bar show.
 ///
 /// # Errors
 /// If the training fails.
@@ -146,6 +156,7 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
     let training = SupervisedTraining::new(path, loader(Waves(steps * BATCH)), loader(Waves(64)))
         .metrics((LossMetric::new(),))
         .with_metric_logger(TensorBoard::create(path.join("tensorboard"))?)
+        .renderer(Box::new(ProgressBar::new()))
         .with_default_checkpointers()
         .with_application_logger(None)
         .num_epochs(2);

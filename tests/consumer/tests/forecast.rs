@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_consumer::forecaster::{Forecaster, error_of, train_by_burn};
+use burn::train::logger::{FileMetricLogger, MetricLogger};
+use burn::train::metric::store::Split;
+use firelight_consumer::forecaster::{Forecaster, burn_metrics, error_of, train_by_burn};
 use firelight_storage::load_weights;
 
 fn begin(folder: &Path) -> Child {
@@ -31,6 +33,25 @@ fn kill_within(folder: &Path) {
     assert!(!training.wait().expect("an end").success(), "it was done before it was killed");
 }
 
+/// Burn's logger has the losses of the ten stretches between evaluations, and says of the last one what Firelight says.
+fn check_metrics(run: &Path) {
+    let mut log = FileMetricLogger::new(burn_metrics(run));
+    let mut losses = |stretch: usize, split: &Split| -> Vec<f64> {
+        let entries = log.read_numeric("Loss", stretch, split).expect("numbers");
+        entries.iter().map(|entry| entry.current()).collect()
+    };
+    let counts = [1, 10, 11].map(|stretch| [&Split::Train, &Split::Valid].map(|split| losses(stretch, split).len()));
+    assert_eq!(counts, [[21, 5], [21, 5], [0, 0]], "of 20 steps, of 64 series in batches of 16, and their means");
+    let (first, last) = (losses(1, &Split::Train)[0], losses(10, &Split::Train)[19]);
+    assert!(last < first / 5.0, "the loss went from {first} to {last}");
+
+    let mean = losses(10, &Split::Valid)[4];
+    let ours = fs::read_to_string(run.join("metrics.jsonl")).expect("the metrics of the run");
+    let ours = ours.rsplit("\"validation_loss\":").next().and_then(|rest| rest.split([',', '}']).next());
+    let ours: f64 = ours.and_then(|number| number.parse().ok()).expect("a validation loss");
+    assert!((mean - ours).abs() < 1e-6, "Burn's metric is {mean}, the run says {ours}");
+}
+
 #[test]
 fn a_killed_training_ends_in_the_bytes_of_one_that_was_not() {
     let home = tempfile::tempdir().expect("a folder");
@@ -42,6 +63,8 @@ fn a_killed_training_ends_in_the_bytes_of_one_that_was_not() {
     load_weights(&mut model, whole.join("model.safetensors")).expect("its weights");
     let error = error_of(&model);
     assert!(error < untrained / 20.0, "the error went from {untrained} to {error}");
+
+    check_metrics(&whole);
 
     kill_within(&killed);
     assert!(begin(&killed).wait().expect("an end").success());

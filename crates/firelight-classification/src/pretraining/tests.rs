@@ -10,16 +10,18 @@ use burn::data::dataloader::DataLoader;
 use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::StepLoader;
-use firelight_storage::{Checkpoint, Existing, TaskError, save_weights};
-use firelight_training::{Run, RunRequest, Task, Threads, ThreadsOptions, assert_shared};
+use firelight_kernels::assert_close;
+use firelight_storage::{Checkpoint, Existing, ModelFolder, TaskError, save_weights};
+use firelight_training::{Run, RunRequest, Task, Threads, ThreadsOptions, assert_shared, merge};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::examples::{ExampleDataset, PretrainingBatch, PretrainingBatcher};
-use super::{MaskedLanguage, PretrainingTask, evaluate_masked_on};
+use super::{MaskedLanguage, PretrainingTask, evaluate_masked, evaluate_masked_on};
+use crate::records::block_tests::adapters_learn_beside_blocks;
 use crate::tiny::tiny;
-use crate::{Classification, Embedder};
+use crate::{Classification, Embedder, MaskFiller, PretrainingConfig};
 
 /// An objective, what it needs of the model, and what is measured on the way.
 type Trained = (&'static str, &'static [(&'static str, &'static str)], &'static [&'static str]);
@@ -204,6 +206,92 @@ fn a_pretraining_goes_on_from_a_classifier_with_a_head_of_its_own() {
     assert!(begun.keys().filter(|key| !is_head(key)).count() > 5);
     assert!(begun.iter().filter(|(key, _)| !is_head(key)).all(|(key, bytes)| learnt[key] == *bytes));
     run.fit().unwrap();
+}
+
+/// The loss of a run on the validation split of the documents of a home.
+fn loss(home: &Home, run: &Path, device: &Device) -> f64 {
+    let data = home.path("texts");
+    evaluate_masked(run, &Checkpoint::Last, Some((data.as_path(), Some("dev"))), device).unwrap().loss
+}
+
+#[test]
+fn adapters_of_every_objective_are_trained_alone_and_merged_into_the_weights_beside_them() {
+    for (objective, changes, _) in OBJECTIVES {
+        let home = Home::new();
+        let base = home.trained(&home.pretraining(objective, "base", changes));
+        let from = format!("{:?}", base.display().to_string());
+        let adapted = [("init.from", from.as_str()), ("model.adapters", "{ rank = 2, targets = [\"query\"] }")];
+        let rate = [("optimizer.learning_rate", "0.05")];
+        let run = home.trained(&home.pretraining(objective, "run", &[changes, &adapted, &rate].concat()));
+        let merged = home.path("merged");
+        merge::<MaskedLanguage>(&run, &Checkpoint::Last, &merged, &Device::default()).unwrap();
+
+        let [base, found, whole] = [&base, &run, &merged].map(|run| weights(run));
+        assert!(whole.keys().eq(base.keys()), "{objective}: a merged model has no adapters");
+        let query = |key: &str| key.starts_with("encoder.") && key.ends_with(".query.weight");
+        assert!(found.keys().any(|key| key.contains(".query.adapter.")), "{objective}: {:?}", found.keys());
+        for (key, bytes) in base.iter().filter(|(key, _)| key.starts_with("encoder.")) {
+            assert_eq!(found[key], *bytes, "{objective}: {key} stays as it was");
+            assert_eq!(
+                whole[key] != *bytes,
+                query(key),
+                "{objective}: {key}, of which the query's alone has an adapter"
+            );
+        }
+        let is_of_head = |key: &&String| !key.starts_with("encoder.");
+        assert!(base.keys().filter(is_of_head).any(|key| found[key] != base[key]), "{objective}: the head learns");
+
+        let [adapted, merged_loss] = [&run, &merged].map(|run| loss(&home, run, &Device::default()));
+        assert!((adapted - merged_loss).abs() < 1e-4 * adapted, "{objective}: {adapted} and {merged_loss}");
+        let config: PretrainingConfig = ModelFolder::open(&merged).unwrap().read_config(MaskedLanguage::NAME).unwrap();
+        assert_eq!(config.encoder.adapters, None);
+        let again = merge::<MaskedLanguage>(&merged, &Checkpoint::Last, home.path("again"), &Device::default());
+        let again = again.unwrap_err();
+        assert!(again.is_user_error() && again.to_string().contains("a model without adapters"), "{again}");
+    }
+}
+
+#[test]
+fn masks_are_filled_alike_by_adapters_and_by_merged_weights() {
+    let home = Home::new();
+    let base = home.trained(&home.pretraining("masked", "base", &[]));
+    let from = format!("{:?}", base.display().to_string());
+    let adapted =
+        [("init.from", from.as_str()), ("model.adapters", "{ rank = 2 }"), ("optimizer.learning_rate", "0.05")];
+    let run = home.trained(&home.pretraining("masked", "run", &adapted));
+    let merged = home.path("merged");
+    merge::<MaskedLanguage>(&run, &Checkpoint::Last, &merged, &Device::default()).unwrap();
+    let probabilities = |run: &Path| -> Vec<f64> {
+        let filled = MaskFiller::load(run).unwrap().fill(&["it was [MASK]"], 2).unwrap();
+        filled.iter().flatten().flatten().map(|found| found.probability).collect()
+    };
+    assert_eq!(probabilities(&run).len(), 2);
+    assert_close(&probabilities(&merged), &probabilities(&run), 1e-5);
+}
+
+/// Trainings whose matrices have rows of whole blocks.
+const WIDE: [(&str, &str); 9] = [
+    ("data.tokenizer", "word:1"),
+    ("model.d_model", "32"),
+    ("model.n_heads", "2"),
+    ("model.n_layers", "1"),
+    ("model.d_ff", "64"),
+    ("model.dropout", "0"),
+    ("training.batch_size", "4"),
+    ("training.evaluate_every", "2"),
+    ("training.checkpoint_every", "2"),
+];
+
+#[test]
+fn adapters_learn_beside_an_encoder_in_blocks_and_go_on_to_the_bit() {
+    let [first, second] = [Home::new(), Home::new()];
+    first.trained(&first.pretraining("masked", "run", &WIDE));
+    let data = second.path("texts");
+    let home = adapters_learn_beside_blocks::<MaskedLanguage>(first.0, (data.as_path(), &WIDE[..]), |run| {
+        loss(&second, run, &Device::flex())
+    });
+    let filled = MaskFiller::load(home.path().join("whole")).unwrap().fill(&["it was [MASK]"], 2).unwrap();
+    assert_eq!(filled.len(), 1);
 }
 
 #[test]

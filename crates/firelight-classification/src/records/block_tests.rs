@@ -1,15 +1,13 @@
-//! Adapters beside an encoder in blocks of few bits (QLoRA): what must hold of every task on records, for the tests of each of them.
+//! Adapters beside an encoder in blocks of few bits (QLoRA): what must hold of every task on a text encoder, for the tests of each of them.
 
 use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_core::{BlockFormat, weights_of};
-use firelight_storage::{Checkpoint, Existing};
-use firelight_training::{Run, RunRequest, merge};
+use firelight_storage::{Checkpoint, Existing, TaskError};
+use firelight_training::{Run, RunRequest, Task, merge};
 use tempfile::TempDir;
-
-use super::RecordTask;
 
 /// Four steps of a training of adapters beside an encoder in blocks of eight bits.
 const BESIDE_BLOCKS: [(&str, &str); 6] = [
@@ -24,7 +22,7 @@ const BESIDE_BLOCKS: [(&str, &str); 6] = [
 /// Trains adapters on `data` beside the encoder of the run in the folder `run` of `base`, on the device that multiplies blocks. The encoder alone
 /// lies in blocks, the estimate is the cost, a training that is stopped goes on to the bit without the run that it began from, and merged adapters
 /// say the same: `loss` measures a run. Returns a folder with the trained run in `whole`.
-pub(crate) fn adapters_learn_beside_blocks<T: RecordTask>(
+pub(crate) fn adapters_learn_beside_blocks<T: Task<Error = TaskError>>(
     base: TempDir,
     (data, settings): (&Path, &[(&str, &str)]),
     loss: impl Fn(&Path) -> f64,
@@ -58,7 +56,7 @@ pub(crate) fn adapters_learn_beside_blocks<T: RecordTask>(
     home
 }
 
-fn assert_encoder_in_blocks<T: RecordTask>(run: &Run<T>) {
+fn assert_encoder_in_blocks<T: Task>(run: &Run<T>) {
     for entry in weights_of(run.model()) {
         let expected = entry.path.starts_with("encoder.").then_some(BlockFormat::Q8_0);
         assert_eq!(entry.format, expected, "{}", entry.path);

@@ -3,10 +3,7 @@
 //! `classify_images.rs`.
 
 use anyhow::{Result, bail, ensure};
-use firelight::classification::{
-    Classifier, FoundAnswer, Prediction, QUESTION_ANSWERING_TASK, QuestionAnswerer, TOKEN_CLASSIFICATION_TASK, Tagger,
-    Tagging,
-};
+use firelight::classification::{Classifier, FoundAnswer, Prediction, QuestionAnswerer, Tagger, Tagging};
 use firelight::storage::ModelFolder;
 use firelight::training::task_of;
 use firelight::vision;
@@ -14,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::classify_images::ClassifyImages;
 use super::long_texts::LongTexts;
+use super::tasks::{Shown, with_task};
 use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
@@ -60,32 +58,37 @@ impl Classify {
         self.model.is_for("classify")?;
         let folder = ModelFolder::open(self.model.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
-        if [vision::TASK, vision::IMAGE_TEXT_TASK].contains(&task.as_str()) {
-            ensure!(
-                !self.input.is_given(),
-                Mistake("--text and --file are for classifiers of texts: give --image".into())
-            );
-            self.long_texts.refuse("an image is read as a whole")?;
-            ranks::refuse_unshared("images are read by one process")?;
-            return match task == vision::TASK {
-                true => self.images.run(&self.model, self.json),
-                false => self.images.run_with_labels(&self.model, self.json),
-            };
+        if task == vision::IMAGE_TEXT_TASK {
+            self.refuse_texts()?; // Of such a model there is no training, so it is none of the tasks.
+            return self.images.run_with_labels(&self.model, self.json);
         }
+        with_task!(task.as_str(), |T| T::classify(&self), self.texts())
+    }
+
+    fn refuse_texts(&self) -> Result<()> {
+        ensure!(!self.input.is_given(), Mistake("--text and --file are for classifiers of texts: give --image".into()));
+        self.long_texts.refuse("an image is read as a whole")?;
+        ranks::refuse_unshared("images are read by one process")
+    }
+
+    /// The texts that are asked about.
+    fn read(&self) -> Result<Texts> {
         ensure!(
             self.images.is_empty(),
             Mistake("--image, --label and --rollout are for classifiers of images and models of images and texts; `firelight embed --image` makes vectors of images".into())
         );
-        let texts = self.input.texts()?;
-        match task.as_str() {
-            TOKEN_CLASSIFICATION_TASK => self.words(texts),
-            QUESTION_ANSWERING_TASK => self.questions(texts),
-            _ => self.texts(texts),
-        }
+        self.input.texts()
     }
 
-    /// A question and its text stand in a line, with a tab between them.
-    fn questions(&self, mut texts: Texts) -> Result<()> {
+    /// The classes of images.
+    pub(super) fn of_images(&self) -> Result<()> {
+        self.refuse_texts()?;
+        self.images.run(&self.model, self.json)
+    }
+
+    /// Answers to questions. A question and its text stand in a line, with a tab between them.
+    pub(super) fn questions(&self) -> Result<()> {
+        let mut texts = self.read()?;
         self.long_texts.refuse("for questions data.stride of the recipe says how long texts are read")?;
         let (reader, source) = (self.model.load(QuestionAnswerer::load_from)?, self.input.source());
         texts.answer(|before, lines| {
@@ -110,7 +113,9 @@ impl Classify {
         })
     }
 
-    fn words(&self, mut texts: Texts) -> Result<()> {
+    /// The tags of words.
+    pub(super) fn words(&self) -> Result<()> {
+        let mut texts = self.read()?;
         self.long_texts.refuse("the words of a long text are tagged in parts anyway")?;
         let tagger = self.model.load(Tagger::load_from)?;
         texts.answer(|before, texts| {
@@ -125,7 +130,9 @@ impl Classify {
         })
     }
 
-    fn texts(&self, mut texts: Texts) -> Result<()> {
+    /// The labels of texts, or numbers.
+    pub(super) fn texts(&self) -> Result<()> {
+        let mut texts = self.read()?;
         let long_text = self.long_texts.long_text()?;
         let classifier = self.model.load(Classifier::load_from)?.with_long_text(long_text)?;
         texts.answer(|before, texts| {

@@ -6,12 +6,8 @@ use std::sync::Arc;
 
 use anyhow::{Error, Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::classification;
-use firelight::language;
-use firelight::seq2seq::{self, TranslateOptions};
 use firelight::storage::{Checkpoint, ModelFolder, TaskError};
 use firelight::training::{Communicator, TaskEvaluation, metric_in_words, task_of};
-use firelight::vision;
 
 use super::tasks::{Shown, with_task};
 use super::trained_model::TrainedModel;
@@ -40,40 +36,31 @@ pub(crate) struct Evaluate {
     data: Option<PathBuf>,
     /// Split of the folder --data to measure, such as test
     #[arg(long, value_name = "NAME", requires = "data")]
-    split: Option<String>,
+    pub(super) split: Option<String>,
     /// For seq2seq and captioning: width of the beam search, by default 5 and 1; 1 is greedy
     #[arg(long, value_name = "N")]
-    beams: Option<usize>,
+    pub(super) beams: Option<usize>,
     /// For seq2seq: exponent of the length that log-probabilities are divided by, by default 1
     #[arg(long, value_name = "P")]
-    length_penalty: Option<f64>,
+    pub(super) length_penalty: Option<f64>,
     /// Print one line of JSON
     #[arg(long)]
     json: bool,
 }
 
 /// What was found: a line of JSON, and a text for people.
-type Report = (String, String);
+pub(super) type Report = (String, String);
 
 /// A folder of splits, or a file, and the name of one.
-type Split<'a> = Option<(&'a Path, Option<&'a str>)>;
+pub(super) type Split<'a> = Option<(&'a Path, Option<&'a str>)>;
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
         let folder = ModelFolder::open(self.model.of_floats()?.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
         self.refuse_what_is_not_kept(&folder, &task)?;
-        let (json, text) = match task.as_str() {
-            language::TASK => self.text()?,
-            seq2seq::TASK => self.pairs()?,
-            seq2seq::CAPTIONING_TASK => self.captions()?,
-            classification::TASK => self.scores(classification::evaluate_on)?,
-            classification::TOKEN_CLASSIFICATION_TASK => self.scores(classification::evaluate_tags_on)?,
-            classification::QUESTION_ANSWERING_TASK => self.scores(classification::evaluate_answers_on)?,
-            classification::MASKED_LANGUAGE_TASK => self.scores(classification::evaluate_masked_on)?,
-            vision::TASK => self.scores(vision::evaluate_on)?,
-            other => bail!(Mistake(format!("`{}` is a run of the unknown task `{other}`", folder.path().display()))),
-        };
+        let unknown = || Mistake(format!("`{}` is a run of the unknown task `{task}`", folder.path().display()));
+        let (json, text) = with_task!(task.as_str(), |T| T::evaluate(&self)?, bail!(unknown()));
         ranks::part(output::print(&if self.json { json + "\n" } else { text }).map_err(Error::from))
     }
 
@@ -88,7 +75,7 @@ impl Evaluate {
     }
 
     /// What `evaluate` finds of the model and the data that are asked for, on all ranks.
-    fn measure<E>(
+    pub(super) fn measure<E>(
         &self,
         evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device, Arc<dyn Communicator>) -> Result<E, TaskError>,
     ) -> Result<E> {
@@ -97,26 +84,15 @@ impl Evaluate {
         self.model.load(|run, checkpoint, device| evaluate(run, checkpoint, data, device, ranks))
     }
 
-    fn refuse_search(&self) -> Result<()> {
+    /// Refuses the options of a beam search, where nothing is written.
+    pub(super) fn refuse_search(&self) -> Result<()> {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
         Ok(())
     }
 
-    fn text(&self) -> Result<Report> {
-        self.refuse_search()?;
-        let found = self.measure(language::evaluate_on)?;
-        let text = to_table(&[
-            ("loss".into(), format!("{:.4} nats per token", found.loss)),
-            ("perplexity".into(), format!("{:.3}", found.perplexity)),
-            ("bits per character".into(), format!("{:.4}", found.bits_per_character)),
-            ("tokens".into(), found.tokens.to_string()),
-        ]);
-        Ok((serde_json::to_value(found)?.to_string(), text))
-    }
-
     /// Texts or images with labels, or sentences with tags, as the task measures them.
-    fn scores(
+    pub(super) fn scores(
         &self,
         evaluate: impl FnOnce(
             PathBuf,
@@ -130,52 +106,16 @@ impl Evaluate {
         let found = self.measure(evaluate)?;
         Ok((serde_json::to_string(&found)?, scores_to_table(&found)))
     }
-
-    fn captions(&self) -> Result<Report> {
-        let plain = self.split.is_none() && self.length_penalty.is_none();
-        ensure!(plain, Mistake("--split and --length-penalty are not for captions: leave them out".into()));
-        let beams = self.beams.unwrap_or(1);
-        let found = self.measure(|run, checkpoint, data, device, ranks| {
-            seq2seq::evaluate_captions_on(run, checkpoint, data.map(|(list, _)| list), beams, device, ranks)
-        })?;
-        let json = serde_json::to_string(&found)?;
-        let scores = found.scores.into_iter().map(to_share).collect();
-        Ok((json, scores_to_table(&TaskEvaluation { scores, ..found })))
-    }
-
-    fn pairs(&self) -> Result<Report> {
-        let usual = TranslateOptions::default();
-        let (beams, penalty) = (self.beams.unwrap_or(usual.beams), self.length_penalty.unwrap_or(usual.length_penalty));
-        let options = TranslateOptions { beams, length_penalty: penalty, ..usual };
-        let found = self.measure(|run, checkpoint, data, device, ranks| {
-            seq2seq::evaluate_on(run, checkpoint, data, &options, device, ranks)
-        })?;
-        let text = format!(
-            "loss            {:.4} nats per token\nperplexity      {:.3}\nBLEU            {:.2} ({})\nchrF            {:.2}\n\
-             exact match     {:.1} %\nROUGE-1, -2, -L {:.2}, {:.2}, {:.2}\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",
-            found.loss,
-            found.perplexity,
-            found.bleu,
-            found.signature,
-            found.chrf,
-            found.exact_match,
-            found.rouge1,
-            found.rouge2,
-            found.rouge_l,
-            100.0 * found.token_accuracy,
-            found.seconds
-        );
-        Ok((serde_json::to_string(&found)?, text))
-    }
 }
 
 /// A line for each name, with the values below one another.
-fn to_table(rows: &[(String, String)]) -> String {
+pub(super) fn to_table(rows: &[(String, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
 
-fn scores_to_table(found: &TaskEvaluation) -> String {
+/// The loss and the scores, shares of them in per cent, for people.
+pub(super) fn scores_to_table(found: &TaskEvaluation) -> String {
     let score = |(name, value): &(&str, f64)| match is_share(name) {
         true => (metric_in_words(name), format!("{:.2} %", 100.0 * value)),
         false => (metric_in_words(name), format!("{value:.4}")),
@@ -184,11 +124,6 @@ fn scores_to_table(found: &TaskEvaluation) -> String {
     let rest = [("examples", found.examples.to_string()), ("time", format!("{:.1} seconds", found.seconds))];
     let rest = rest.map(|(name, value)| (name.to_string(), value));
     to_table(&std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect::<Vec<_>>())
-}
-
-/// Scores of texts are percentages already.
-fn to_share((name, value): (&'static str, f64)) -> (&'static str, f64) {
-    if name == "exact_match" { (name, value / 100.0) } else { (name, value) }
 }
 
 /// Whether a score counts successes, which people read in percent.

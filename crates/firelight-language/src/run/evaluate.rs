@@ -102,7 +102,7 @@ pub fn evaluate_on(
 }
 
 /// The characters that are predicted: all but those of the first token.
-fn characters(tokenizer: &Tokenizer, part: &Part) -> usize {
+pub(super) fn characters(tokenizer: &Tokenizer, part: &Part) -> usize {
     let ids: Vec<u32> = part.tokens().iter().skip(1).collect();
     tokenizer.decode(&ids).chars().count()
 }

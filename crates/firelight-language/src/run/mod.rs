@@ -7,6 +7,7 @@ mod estimate_tests;
 mod evaluate;
 mod model_recipe;
 mod recipe;
+mod score;
 mod self_check;
 mod sources;
 #[cfg(test)]
@@ -19,7 +20,7 @@ use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder, TransformerConfig};
 use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
-use firelight_training::{BatchCost, BuiltIn, Check, Problem, ROWS, StackPlace, Task};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Shared, StackPlace, Task};
 
 pub use evaluate::{Evaluation, evaluate, evaluate_on};
 pub use model_recipe::ModelRecipe;
@@ -27,6 +28,7 @@ pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use text::LmText;
 
 use crate::model::{LanguageModel, LanguageModelConfig, STACK};
+use crate::training::LmTask;
 
 /// A training of a language model that is ready to begin.
 pub type Run = firelight_training::Run<Language>;
@@ -67,6 +69,10 @@ impl Task for Language {
     }
 
     structure!(adapters, |config, params| config.transformer.init_with(&params.scope(STACK)));
+
+    fn evaluator(corpus: &LmText, _recipe: &LanguageRecipe) -> Box<dyn Evaluator<LmTask>> {
+        Box::new(Shared(score::TextScores::of(corpus)))
+    }
 
     fn batch_cost(recipe: &LanguageRecipe, config: &LanguageModelConfig, _device: &Device) -> BatchCost {
         let length = config.transformer.max_seq_len;

@@ -6,18 +6,19 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use burn::tensor::{Device, Int, Tensor, TensorData};
-use firelight_core::{BlockFormat, FeedForwardLayer, dequantize, weights_of};
+use firelight_core::{BlockFormat, FeedForwardLayer, LossConfig, dequantize, weights_of};
 use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::GenerationOptions;
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder};
-use firelight_training::{Recompute, RunRequest, merge};
+use firelight_training::{Recompute, RunRequest, Task, assert_shared, merge};
 use tempfile::TempDir;
 
 use super::{Language, Run, evaluate};
 use crate::model::LanguageModel;
 use crate::quantized::BlockMix;
 use crate::text_generator::TextGenerator;
+use crate::training::LmTask;
 
 const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n[training]\nsteps = 3\nbatch_size = 3\n\n\
                       [optimizer]\nlearning_rate = 0.05\n";
@@ -88,6 +89,39 @@ fn a_model_begins_from_another_one_with_its_structure_and_tokenizer() {
     fs::remove_dir_all(base.path()).unwrap();
     let again = home.request("begun", &[("init.from", &from), ("training.steps", "4")]).with_existing(Existing::Resume);
     assert_eq!(Run::prepare(&again).unwrap().fit().unwrap().steps, 4);
+}
+
+#[test]
+fn a_training_measures_what_evaluate_does_and_may_be_judged_by_it() {
+    let home = Home::new();
+    let changes = [&SIZES[..], &[("training.monitor", "bits_per_character")]].concat();
+    let trained = Run::prepare(&home.request("run", &changes)).unwrap().fit().unwrap();
+    let found = evaluate(trained.folder.path(), &Checkpoint::Last, None, &Device::default()).unwrap();
+    let metrics = fs::read_to_string(home.path("run/metrics.jsonl")).unwrap();
+    let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
+    for (name, expected) in [
+        ("validation_loss", found.loss),
+        ("perplexity", found.perplexity),
+        ("bits_per_character", found.bits_per_character),
+    ] {
+        let logged = last[name].as_f64().unwrap();
+        assert!((logged - expected).abs() < 1e-9 * expected, "{name}: {logged} and {expected}");
+    }
+    assert!(found.bits_per_character > 0.0, "{found:?}");
+}
+
+#[test]
+fn ranks_share_the_scores() {
+    let home = Home::new();
+    // A batch of the validation has 4,096 tokens: a fifth of this text is more than one.
+    fs::write(home.path("text.txt"), "the quick brown fox jumps over the lazy dog ".repeat(500)).unwrap();
+    let run = Run::prepare(&home.request("run", &SIZES)).unwrap();
+    let (found, values) = assert_shared::<LmTask>(|| {
+        let loader = run.corpus.parts[1].validation_loader(&run.recipe, &Device::default()).unwrap();
+        let task = LmTask::new(run.model().clone(), LossConfig::default());
+        (task, loader, Language::evaluator(&run.corpus, &run.recipe))
+    });
+    assert!(values.len() == 2 && (values[0] - found.perplexity()).abs() < 1e-9 * values[0], "{found:?} {values:?}");
 }
 
 #[test]

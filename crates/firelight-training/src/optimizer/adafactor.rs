@@ -4,11 +4,14 @@
 //! Source: Shazeer and Stern 2018, algorithms 4 and 5 (<https://arxiv.org/abs/1804.04235>); their `R`, `C` and `V` are
 //! `row`, `column` and `square` here, as means instead of sums, which changes no quotient. A tensor of more dimensions is a
 //! stack of matrices. `torch.optim.Adafactor` differs in `ε₁`, which it does not add to the squares but holds them above.
+//!
+//! Burn's optimiser takes the step. Its state alone is ours, because Burn puts a state that is read from a file on the default device.
 
+use burn::optim::{self, AdafactorState, Optimizer};
 use burn::tensor::Tensor;
 use serde::{Deserialize, Serialize};
 
-use super::hosted::{Decayed, Rule, Step, tensors};
+use super::hosted::{Decayed, Rule, Step};
 use super::{above_zero, not_negative};
 use crate::config::Problems;
 
@@ -71,53 +74,38 @@ impl Rule for AdafactorRule {
         gradient: Tensor<D>,
         state: Option<Vec<Tensor<D>>>,
     ) -> (Tensor<D>, Vec<Tensor<D>>) {
-        let new = (step.time as f64).powf(-self.config.decay_exponent);
-        let square = gradient.clone().square() + self.config.epsilon;
-        let (square, state) = match D {
-            0 | 1 => whole(square, state, new),
-            _ => factored(square, state, new),
-        };
-        let update = gradient / square.sqrt();
-        let excess = root_mean_square(&update) / self.config.update_clip;
-        let update = update / excess.clamp_min(1.0);
-        let update = self.scaled(update, &parameter, step);
-        (parameter * (1.0 - step.rate * self.weight_decay) - update, state)
+        let state = state.and_then(|tensors| state_of(step.time - 1, tensors));
+        let (parameter, state) = self.of_burn().step(step.rate, parameter, gradient, state);
+        let tensors = |state: AdafactorState<D>| [Some(state.second_moment), state.column_second_moment];
+        (parameter, state.into_iter().flat_map(tensors).flatten().collect())
     }
 }
 
 impl AdafactorRule {
-    /// `α` times the update.
-    fn scaled<const D: usize>(&self, update: Tensor<D>, parameter: &Tensor<D>, step: Step) -> Tensor<D> {
-        match self.config.step_size {
-            StepSize::Relative => {
-                let rate = step.rate.min(1.0 / (step.time as f64).sqrt());
-                update * (root_mean_square(parameter).clamp_min(self.config.epsilon_2) * rate)
-            }
-            StepSize::Absolute => update * step.rate,
-        }
+    fn of_burn(&self) -> optim::Adafactor {
+        let AdafactorConfig { step_size, decay_exponent, epsilon, epsilon_2, update_clip } = self.config;
+        let is_relative = step_size == StepSize::Relative;
+        optim::AdafactorConfig::new()
+            .with_epsilon_1(positive(epsilon))
+            .with_epsilon_2(positive(epsilon_2))
+            .with_clip_threshold(positive(update_clip))
+            .with_decay_rate(-decay_exponent)
+            .with_relative_step(is_relative)
+            .with_scale_parameter(is_relative)
+            .with_weight_decay(self.weight_decay as f32)
+            .build()
     }
 }
 
-/// The running squares of every element; the share of the `new` ones is given.
-fn whole<const D: usize>(square: Tensor<D>, state: Option<Vec<Tensor<D>>>, new: f64) -> (Tensor<D>, Vec<Tensor<D>>) {
-    let [old] = tensors(state).unwrap_or_else(|| [square.zeros_like()]);
-    let square = old * (1.0 - new) + square * new;
-    (square.clone(), vec![square])
+/// The nearest number that Burn takes: a bound of zero is refused, and the least number above it bounds as little.
+fn positive(value: f64) -> f32 {
+    (value as f32).clamp(f32::MIN_POSITIVE, f32::MAX)
 }
 
-/// The running squares as the product of rows, `[.., R, 1]`, and columns, `[.., 1, C]`.
-fn factored<const D: usize>(square: Tensor<D>, state: Option<Vec<Tensor<D>>>, new: f64) -> (Tensor<D>, Vec<Tensor<D>>) {
-    let means = [square.clone().mean_dim(D - 1), square.mean_dim(D - 2)];
-    let [old_row, old_column] = tensors(state).unwrap_or_else(|| [means[0].zeros_like(), means[1].zeros_like()]);
-    let [row, column] = means.map(|mean| mean * new);
-    let (row, column) = (old_row * (1.0 - new) + row, old_column * (1.0 - new) + column);
-    let share = row.clone() / row.clone().mean_dim(D - 2);
-    (share * column.clone(), vec![row, column])
-}
-
-/// `sqrt(mean(x²))`, with every dimension of size 1.
-fn root_mean_square<const D: usize>(x: &Tensor<D>) -> Tensor<D> {
-    x.clone().square().mean().sqrt().reshape([1; D])
+/// Burn's state after `time` steps: the squares, or those of rows, `[.., R, 1]`, and of columns, `[.., 1, C]`.
+fn state_of<const D: usize>(time: usize, tensors: Vec<Tensor<D>>) -> Option<AdafactorState<D>> {
+    let mut tensors = tensors.into_iter();
+    Some(AdafactorState { time, second_moment: tensors.next()?, column_second_moment: tensors.next() })
 }
 
 #[cfg(test)]
@@ -167,6 +155,15 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_parameter_of_zeros_stays_where_relative_steps_have_no_least_size() {
+        let config = AdafactorConfig { epsilon_2: 0.0, ..AdafactorConfig::default() };
+        let (device, rule) = (Device::default(), AdafactorRule { config, weight_decay: 0.1 });
+        let zeros = || Tensor::<1>::zeros([2], &device);
+        let (moved, _) = rule.update(Step { rate: 0.01, time: 1 }, zeros(), zeros() + 1.0, None);
+        assert!(values(&moved).iter().all(|value| value.abs() < 1e-30), "{moved}");
+    }
+
     proptest! {
         #[test]
         fn no_update_is_larger_than_the_rate_times_its_clip(scale in 0.01_f32..100.0, time in 1_usize..1000) {
@@ -178,7 +175,7 @@ mod tests {
             let step = Step { rate: 0.1, time };
             let (moved, _) =
                 rule(StepSize::Absolute).update(step, parameter.clone(), random() * scale, Some(state));
-            let size = values(&root_mean_square(&(moved - parameter)))[0];
+            let size = values(&(moved - parameter).square().mean().sqrt())[0];
             prop_assert!(size <= 0.1001, "{}", size);
         }
     }

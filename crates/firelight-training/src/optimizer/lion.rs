@@ -4,6 +4,9 @@
 //! Source: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms, algorithm 2
 //! (<https://arxiv.org/abs/2302.06675>). As they advise, the rate that the recipes begin with is a tenth of AdamW's, and
 //! the decay ten times its (§5).
+//!
+//! Burn's Lion is the same rule, but takes `1 - β` in single precision, where 1 - 0.99 has six digits, and reads its state onto the default
+//! device; to translate the state would take as many lines as the rule.
 
 use burn::tensor::Tensor;
 

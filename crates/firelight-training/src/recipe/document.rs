@@ -15,10 +15,11 @@ use crate::Problem;
 pub(super) type Known = (&'static str, Option<Fields>);
 
 /// Keys that had another name in 0.1.
-const RENAMED: [(&str, &str); 11] = [
+const RENAMED: [(&str, &str); 12] = [
     ("training.accumulate", "training.gradient_accumulation_steps"),
     ("training.best_by", "training.monitor"),
     ("training.smoothing", "training.ema_decay"),
+    ("data.batching.budget", "data.batching.max_tokens"),
     ("data.outcome", "data.problem_type"),
     ("data.training", "data.split.train"),
     ("data.validation", "data.split.validation"),
@@ -99,6 +100,7 @@ impl<'a> Document<'a> {
     /// Takes out the keys that are not among the `known` ones, names at the top, each with the keys of its section: what is wrong
     /// with each, and the key that was probably meant.
     pub(super) fn take_unknown_keys(&mut self, known: &[Known]) -> Vec<(InputError, Option<String>)> {
+        let renamed = self.rename_within_values();
         let mut found = Vec::new();
         for (name, value) in &self.table {
             let Some((_, fields)) = known.iter().find(|(section, _)| section == name) else {
@@ -110,7 +112,8 @@ impl<'a> Document<'a> {
             found.extend(foreign.map(|key| (name.as_str(), key.clone())));
         }
         let found: Vec<_> = found.into_iter().map(|(section, key)| (section.to_string(), key)).collect();
-        found.into_iter().map(|(section, key)| self.take_unknown(&section, &key, known)).collect()
+        let unknown = found.into_iter().map(|(section, key)| self.take_unknown(&section, &key, known));
+        renamed.into_iter().map(|error| (error, None)).chain(unknown).collect()
     }
 
     /// The value of a key at the top that must be there.
@@ -142,6 +145,22 @@ impl<'a> Document<'a> {
     pub(super) fn range_errors(&self, problems: &[Problem]) -> Vec<InputError> {
         let placed = |problem: &Problem| format!("{}: {}", self.place(&problem.key), problem.text);
         problems.iter().map(placed).map(InputError::new).collect()
+    }
+
+    /// Gives renamed keys inside of a section's values their new names, so that the rest of each value can be judged, and says so.
+    /// The other keys in there are known to the type of the value alone.
+    fn rename_within_values(&mut self) -> Vec<InputError> {
+        let is_deep = |(old, _): &&(&str, &str)| old.matches('.').count() > 1;
+        RENAMED.iter().filter(is_deep).filter_map(|(old, new)| self.rename(old, new)).collect()
+    }
+
+    /// The error of a key that has its old name; none if it is not there.
+    fn rename(&mut self, old: &str, new: &str) -> Option<InputError> {
+        let ((home, key), (_, new_key)) = (old.rsplit_once('.')?, new.rsplit_once('.')?);
+        let table = home.split('.').try_fold(&mut self.table, |table, name| table.get_mut(name)?.as_table_mut())?;
+        let value = table.remove(key)?;
+        table.entry(new_key).or_insert(value);
+        Some(InputError::new(format!("{}: unknown key `{old}`; renamed to `{new}`", self.place(old))))
     }
 
     fn take_unknown(&mut self, section: &str, key: &str, known: &[Known]) -> (InputError, Option<String>) {

@@ -112,6 +112,36 @@ fn a_key_of_an_older_recipe_says_what_it_is_called_now() {
     );
 }
 
+/// Batches as the data of tasks has them, whose keys lie one level deeper than those of a section.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum Batching {
+    Tokens { max_tokens: usize },
+}
+
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Batched {
+    batching: Batching,
+}
+
+#[test]
+fn an_old_key_inside_of_a_value_says_what_it_is_called_now_and_nothing_else() {
+    let parse = |data: &str, overrides: &[(&str, &str)]| {
+        let overrides: Vec<_> = overrides.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+        let text = format!("{TEXT}\n[data]\n{data}\n");
+        Recipe::<Batched, Model, Loss>::parse(&text, "small.toml", &overrides).unwrap_err().to_string()
+    };
+    let renamed = "unknown key `data.batching.budget`; renamed to `data.batching.max_tokens`";
+    let inline = "batching = { kind = \"tokens\", budget = 4096 }";
+    assert_eq!(parse(inline, &[]), format!("`small.toml`, line 11: {renamed}"));
+    let own_section = "[data.batching]\nkind = \"tokens\"\nbudget = 4096";
+    assert_eq!(parse(own_section, &[]), format!("`small.toml`, line 13: {renamed}"));
+    let set = [("data.batching.budget", "64")];
+    let new = inline.replace("budget", "max_tokens");
+    assert_eq!(parse(&new, &set), format!("`--set data.batching.budget`: {renamed}"));
+}
+
 #[test]
 fn keys_that_moved_to_the_section_of_the_start_say_where() {
     let text = TEXT.replace("d_model = 128", "d_model = 128\nfrom = \"runs/a\"\nnew_head = true\nnew_embedding = true");

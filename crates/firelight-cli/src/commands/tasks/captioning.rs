@@ -2,15 +2,17 @@
 
 use std::path::PathBuf;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use firelight::data::Image;
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
-use firelight::seq2seq::{CaptionConfig, CaptionRecipe, Captioner, Captioning};
+use firelight::seq2seq::{CaptionConfig, CaptionRecipe, Captioner, Captioning, evaluate_captions_on};
 use firelight::storage::{Checkpoint, ModelFolder};
-use firelight::training::{Sample, TrainedRun};
+use firelight::training::{Sample, TaskEvaluation, TrainedRun};
 
+use super::super::evaluate::{Evaluate, Report, scores_to_table};
 use super::{SAMPLES, Shown};
+use crate::failure::Mistake;
 
 impl Shown for Captioning {
     const SHOWS: &'static str = "captions of validation images";
@@ -38,7 +40,24 @@ impl Shown for Captioning {
         (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 
+    fn evaluate(asked: &Evaluate) -> Result<Report> {
+        let plain = asked.split.is_none() && asked.length_penalty.is_none();
+        ensure!(plain, Mistake("--split and --length-penalty are not for captions: leave them out".into()));
+        let beams = asked.beams.unwrap_or(1);
+        let found = asked.measure(|run, checkpoint, data, device, ranks| {
+            evaluate_captions_on(run, checkpoint, data.map(|(list, _)| list), beams, device, ranks)
+        })?;
+        let json = serde_json::to_string(&found)?;
+        let scores = found.scores.into_iter().map(to_share).collect();
+        Ok((json, scores_to_table(&TaskEvaluation { scores, ..found })))
+    }
+
     fn kept(folder: &ModelFolder) -> PathBuf {
         folder.image_index()
     }
+}
+
+/// Scores of texts are percentages already.
+fn to_share((name, value): (&'static str, f64)) -> (&'static str, f64) {
+    if name == "exact_match" { (name, value / 100.0) } else { (name, value) }
 }

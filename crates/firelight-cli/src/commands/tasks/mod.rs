@@ -18,6 +18,9 @@ use firelight::nn::Cost;
 use firelight::storage::ModelFolder;
 use firelight::training::{RecipeOf, Sample, Task, TrainedRun};
 
+use super::classify::Classify;
+use super::evaluate::{Evaluate, Report};
+
 pub(super) use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 pub(super) use firelight::language::Language;
 pub(super) use firelight::seq2seq::{Captioning, Seq2Seq};
@@ -45,6 +48,14 @@ pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
 
     /// What a model, which can be built, costs in a context of `length` tokens, by default of as many as it reads, and that number.
     fn cost(recipe: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize);
+
+    /// What `firelight evaluate` finds of a model: a line of JSON, and a text for people.
+    fn evaluate(asked: &Evaluate) -> Result<Report>;
+
+    /// Answers `firelight classify`, of a task that has it among its [commands](Self::COMMANDS). Default: labels of texts, or numbers.
+    fn classify(asked: &Classify) -> Result<()> {
+        asked.texts()
+    }
 
     /// Where a run keeps what it is validated on.
     fn kept(folder: &ModelFolder) -> PathBuf {

@@ -8,8 +8,10 @@ use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{RecipeOf, Sample};
-use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision};
+use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision, evaluate_on};
 
+use super::super::classify::Classify;
+use super::super::evaluate::{Evaluate, Report};
 use super::{SAMPLES, Shown};
 
 impl Shown for Vision {
@@ -35,6 +37,14 @@ impl Shown for Vision {
 
     fn cost(_: &RecipeOf<Self>, config: &Self::Config, _: Option<usize>) -> (Cost, usize) {
         (config.init_with(&ParamBuilder::counting()).cost(), config.tokens())
+    }
+
+    fn evaluate(asked: &Evaluate) -> Result<Report> {
+        asked.scores(evaluate_on)
+    }
+
+    fn classify(asked: &Classify) -> Result<()> {
+        asked.of_images()
     }
 
     fn kept(folder: &ModelFolder) -> PathBuf {
