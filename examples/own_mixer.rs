@@ -35,7 +35,7 @@ impl TokenMixer for Recurrence {
         let [batch, length, width] = x.dims();
         // What is padding leaves h as it is, and a document keeps nothing of the one before it.
         let gate = context.fill_padding(sigmoid(self.gate.forward(x.clone())), 1.0);
-        let new = (1 - gate.clone()) * self.value.forward(x);
+        let new: Tensor<3> = (1 - gate.clone()) * self.value.forward(x);
         let kept = context.fill_document_starts(gate, 0.0);
         let mut fresh = None;
         let carried = match pass.state() {

@@ -22,7 +22,7 @@ impl Layer for Recurrence {
         let ([batch, length, width], device) = (x.dims(), x.device());
         let gate = pass.activation("recurrence.gate", sigmoid(self.gate.forward(x.clone())));
         let gate = context.fill_padding(gate, 1.0);
-        let new = (1 - gate.clone()) * self.value.forward(x);
+        let new: Tensor<3> = (1 - gate.clone()) * self.value.forward(x);
         let kept = context.fill_document_starts(gate, 0.0);
         let mut fresh = None;
         let past = match pass.state() {
