@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use firelight::data::lines_of;
 use firelight::generation::{
-    Autoregressive, BeamOptions, Constraint, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationOptions,
+    Autoregressive, BeamOptions, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationOptions, Processing,
     StopReason, TokenScore,
 };
 use firelight::language::TextGenerator;
@@ -19,6 +19,7 @@ use super::contrasting::Contrast;
 use super::guessing::Guesses;
 use super::opening;
 use super::precision::ComputeIn;
+use super::restricting::Restrictions;
 use super::sampling::Sampling;
 use super::searching::Search;
 use super::texts::{standard_input, whole_file};
@@ -33,6 +34,7 @@ Examples:
   firelight generate runs/stories-1 --temperature 1 --min-p 0.05 --repetition-penalty 1.1
   firelight generate runs/stories-1 --beams 5 --n-best 3 --max-new-tokens 40
   firelight generate runs/stories-1 --batch-file prompts.txt --json --logprobs 3
+  firelight generate runs/stories-1 --ban wolf --ban fox --prefix \"Once\"
   firelight generate runs/stories-1 --json-schema person.json --prompt \"The person: \"
   firelight generate runs/large --draft runs/small --prompt \"Once upon a time\"
   firelight generate runs/large --contrastive 0.6 --top-k 4
@@ -83,15 +85,8 @@ pub(crate) struct Generate {
     /// Tell the log-probability of each token, and those of the N most probable ones; with --json
     #[arg(long, value_name = "N", requires = "json", conflicts_with = "beams")]
     logprobs: Option<usize>,
-    /// Write JSON that is valid by the schema in FILE
-    #[arg(long, value_name = "FILE", group = "constraint")]
-    json_schema: Option<PathBuf>,
-    /// Write a text that the regular expression matches as a whole
-    #[arg(long, value_name = "PATTERN", group = "constraint")]
-    regex: Option<String>,
-    /// Write a text of the grammar in FILE, in llguidance's variant of Lark
-    #[arg(long, value_name = "FILE", group = "constraint")]
-    grammar: Option<PathBuf>,
+    #[command(flatten)]
+    restrictions: Restrictions,
     /// Leave out the KV cache: slow, the text is the same
     #[arg(long, conflicts_with = "cache_type")]
     no_cache: bool,
@@ -126,7 +121,7 @@ impl Generate {
         let given = self.given()?;
         let generator = self.generator()?;
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
-        match self.contrastive(&generator)? {
+        match self.contrastive(&generator, &prompt)? {
             _ if self.search.is_wanted() => self.search(&generator, &prompt),
             Some(options) => self.show(&generator, &prompt, &generator.contrast(&prompt, &options)?, ("sample", 1)),
             None => self.draw(&generator, &prompt),
@@ -158,46 +153,35 @@ impl Generate {
         Ok(options)
     }
 
-    /// The options with what the model's makers say, and what the text satisfies.
-    fn full_options(&self, generator: &TextGenerator) -> Result<GenerationOptions> {
+    /// The options with what the model's makers say, and the restrictions of a text behind `before`.
+    fn full_options(&self, generator: &TextGenerator, before: &str) -> Result<GenerationOptions> {
         let sampling = self.sampling.clone();
         let mut options = self.options(&match generator.defaults() {
             Some(defaults) => sampling.with_defaults(defaults),
             None => sampling,
         })?;
-        options.processing.constraint = self.constraint(generator)?;
+        self.restrict(&mut options.processing, generator, before)?;
         options.validate()?;
         Ok(options)
     }
 
     /// The options of a contrastive search, where one is asked for.
-    fn contrastive(&self, generator: &TextGenerator) -> Result<Option<ContrastiveOptions>> {
+    fn contrastive(&self, generator: &TextGenerator, prompt: &str) -> Result<Option<ContrastiveOptions>> {
         let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
         let (penalties, none) = (self.sampling.penalties(), GenerationDefaults::default());
         options.processing = penalties.with_defaults(generator.defaults().unwrap_or(&none)).processing();
-        options.processing.constraint = self.constraint(generator)?;
+        self.restrict(&mut options.processing, generator, prompt)?;
         Ok(Some(options))
     }
 
-    fn constraint(&self, generator: &TextGenerator) -> Result<Option<Constraint>> {
-        let tokenizer = generator.tokenizer();
-        Ok(match (&self.json_schema, &self.regex, &self.grammar) {
-            (Some(file), ..) => {
-                let schema = serde_json::from_str(&whole_file(file)?);
-                let schema: Value =
-                    schema.map_err(|error| Mistake(format!("`{}` is no JSON: {error}", file.display())))?;
-                Some(Constraint::json_schema(&schema, tokenizer)?)
-            }
-            (_, Some(pattern), _) => Some(Constraint::regex(pattern, tokenizer)?),
-            (.., Some(file)) => Some(Constraint::lark(&whole_file(file)?, tokenizer)?),
-            _ => None,
-        })
+    /// Adds what a text behind `before` may not hold, begins with and has to satisfy.
+    fn restrict(&self, processing: &mut Processing, generator: &TextGenerator, before: &str) -> Result<()> {
+        self.restrictions.add_to(processing, generator.tokenizer(), before, self.max_new_tokens)
     }
 
     /// Whether the prompt is printed.
     fn echoes(&self) -> bool {
-        let constrained = self.json_schema.is_some() || self.regex.is_some() || self.grammar.is_some();
-        self.echo.unwrap_or(!constrained)
+        self.echo.unwrap_or(!self.restrictions.is_constrained())
     }
 
     /// The prompt of the command line, of a file or of the standard input; none is the opening that the model knows.
@@ -210,7 +194,7 @@ impl Generate {
     }
 
     fn draw(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
-        let options = self.full_options(generator)?;
+        let options = self.full_options(generator, prompt)?;
         if let Some(samples) = self.best_of {
             let best = generator.generate_best(prompt, samples as usize, &options)?;
             return self.show(generator, prompt, &best, ("sample", 1));
@@ -238,7 +222,7 @@ impl Generate {
 
     /// Continues each prompt; what fails is told, and the others are written.
     fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
-        let (options, mut failed) = (self.full_options(generator)?, 0);
+        let (options, mut failed) = (self.full_options(generator, "")?, 0);
         for (index, prompts) in (0..).step_by(TOLD).zip(prompts.chunks(TOLD)) {
             let found = generator.generate_each(prompts, &options);
             for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
@@ -265,7 +249,7 @@ impl Generate {
         let (none, usual) = (GenerationDefaults::default(), BeamOptions::new(self.max_new_tokens));
         let defaults = generator.defaults().unwrap_or(&none);
         let mut options = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
-        options.processing.constraint = self.constraint(generator)?;
+        self.restrict(&mut options.processing, generator, prompt)?;
         for (rank, (text, found)) in (1..).zip(generator.search(prompt, &options)?) {
             let (tokens, stopped) = (found.ids.len(), stop_name(found.stopped));
             let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,

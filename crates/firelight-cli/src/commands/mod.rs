@@ -36,6 +36,7 @@ mod prune_heads;
 mod quantize;
 mod recipes;
 mod report;
+mod restricting;
 mod sampling;
 mod score;
 mod searching;

@@ -2,6 +2,7 @@
 
 mod cache_type;
 mod compressed;
+mod restricted;
 mod strategies;
 
 use std::fs;
