@@ -25,7 +25,7 @@ use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::{Vocabulary, too_long};
 
 pub use self::alignment::AlignedTokens;
-pub use self::options::TranslateOptions;
+pub use self::options::{Draws, TranslateOptions};
 
 /// One translation of a line.
 #[derive(Clone, Debug, PartialEq)]

@@ -65,9 +65,6 @@ pub(crate) struct Generate {
     /// End the text before this one; may be repeated
     #[arg(long, value_name = "TEXT", conflicts_with = "constraint")]
     stop: Vec<String>,
-    /// Seed of the draws: the same seed gives the same text
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
     /// Number of texts, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with_all = ["greedy", "draft", "prompt_lookup"])]
@@ -147,7 +144,7 @@ impl Generate {
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
-        let mut options = sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
+        let mut options = sampling.options(self.max_new_tokens).with_stop_strings(self.stop.clone());
         options.logprobs = self.logprobs;
         options.validate()?;
         Ok(options)
@@ -306,7 +303,7 @@ impl Generate {
             "tokens": generated.ids.len(),
             "stopped": stop_name(generated.stopped),
             "checkpoint": self.model.checkpoint,
-            "seed": self.seed,
+            "seed": self.sampling.seed(),
         })
     }
 }

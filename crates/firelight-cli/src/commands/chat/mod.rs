@@ -58,9 +58,6 @@ pub(crate) struct Chat {
     sampling: Sampling,
     #[command(flatten)]
     restrictions: Restrictions,
-    /// Seed of the draws: the same seed gives the same answers to the same messages
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
 }
 
 impl Chat {
@@ -86,7 +83,7 @@ impl Chat {
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
-        let options = sampling.options(self.max_new_tokens, self.seed);
+        let options = sampling.options(self.max_new_tokens);
         options.validate()?;
         Ok(options)
     }
