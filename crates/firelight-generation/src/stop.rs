@@ -16,6 +16,8 @@ pub enum StopReason {
     Complete,
     /// The caller stopped it.
     Caller,
+    /// An error ended it, see [`GenerationError::Unfinished`](crate::GenerationError::Unfinished).
+    Failed,
 }
 
 /// The criteria of one generation.

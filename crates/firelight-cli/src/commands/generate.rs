@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use firelight::data::lines_of;
 use firelight::generation::{
-    Autoregressive, BeamOptions, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationOptions, Processing,
-    StopReason, TokenScore,
+    Autoregressive, BeamOptions, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationError,
+    GenerationOptions, Processing, StopReason, TokenScore,
 };
 use firelight::language::TextGenerator;
+use firelight::storage::TaskError;
 use serde_json::{Value, json};
 
 use super::cache_type::KvCache;
@@ -120,7 +121,10 @@ impl Generate {
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
         match self.contrastive(&generator, &prompt)? {
             _ if self.search.is_wanted() => self.search(&generator, &prompt),
-            Some(options) => self.show(&generator, &prompt, &generator.contrast(&prompt, &options)?, ("sample", 1)),
+            Some(options) => {
+                let found = self.kept(&generator, &prompt, generator.contrast(&prompt, &options))?;
+                self.show(&generator, &prompt, &found, ("sample", 1))
+            }
             None => self.draw(&generator, &prompt),
         }
     }
@@ -193,7 +197,8 @@ impl Generate {
     fn draw(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
         let options = self.full_options(generator, prompt)?;
         if let Some(samples) = self.best_of {
-            let best = generator.generate_best(prompt, samples as usize, &options)?;
+            let best = generator.generate_best(prompt, samples as usize, &options);
+            let best = self.kept(generator, prompt, best)?;
             return self.show(generator, prompt, &best, ("sample", 1));
         }
         match self.json || self.num_samples > 1 {
@@ -205,9 +210,10 @@ impl Generate {
     /// Prints all texts, which are written together.
     fn samples(&self, generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
         let found = match self.num_samples {
-            1 => vec![generator.generate(prompt, options)?], // The only way to guess.
-            samples => generator.generate_samples(prompt, samples as usize, options)?,
+            1 => generator.generate(prompt, options).map(|only| vec![only]), // The only way to guess.
+            samples => generator.generate_samples(prompt, samples as usize, options),
         };
+        let found = self.kept(generator, prompt, found)?;
         for (sample, generated) in (1..).zip(&found) {
             if !self.json {
                 output::note(format_args!("sample {sample} of {}:", self.num_samples));
@@ -215,6 +221,16 @@ impl Generate {
             self.show(generator, prompt, generated, ("sample", sample))?;
         }
         Ok(())
+    }
+
+    /// What was found; of an error, prints what was written before it.
+    fn kept<T>(&self, generator: &TextGenerator, prompt: &str, found: Result<T, TaskError>) -> Result<T> {
+        if let Err(error) = &found {
+            for (sample, text) in (1..).zip(GenerationError::texts_before(error)) {
+                self.show(generator, prompt, text, ("sample", sample))?;
+            }
+        }
+        Ok(found?)
     }
 
     /// Continues each prompt; what fails is told, and the others are written.
@@ -227,9 +243,8 @@ impl Generate {
                     Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
                     Err(error) => {
                         failed += 1;
+                        output::print(&self.failed(prompt, line, &error))?;
                         output::note(format_args!("error: line {line}: {error}"));
-                        let told = json!({"prompt": prompt, "line": line, "error": error.to_string()});
-                        output::print(&if self.json { format!("{told}\n") } else { "\n".to_string() })?;
                     }
                 }
             }
@@ -239,6 +254,19 @@ impl Generate {
             Mistake(format!("{failed} of {} prompts could not be continued, see above", prompts.len()))
         );
         Ok(())
+    }
+
+    /// The line of a prompt that failed, with what was written of it.
+    fn failed(&self, prompt: &str, line: u32, error: &TaskError) -> String {
+        let written = GenerationError::texts_before(error).first();
+        let mut told = json!({"prompt": prompt, "line": line, "error": error.to_string()});
+        match written {
+            Some(written) if !self.json => return self.line(prompt, &written.text),
+            Some(written) => told["text"] = json!(written.text),
+            None if !self.json => return "\n".to_string(),
+            None => {}
+        }
+        format!("{told}\n")
     }
 
     /// Prints the most probable texts.
@@ -329,13 +357,17 @@ fn unreadable(file: &Path, error: &io::Error) -> Mistake {
 /// Prints the prompt and every piece of its continuation as it comes.
 fn stream(generator: &TextGenerator, prompt: &str, options: &GenerationOptions, echo: bool) -> Result<()> {
     let mut unprinted = Some(prompt).filter(|_| echo); // goes with the first piece, when nothing can be refused any more
-    let mut written: io::Result<()> = Ok(());
-    generator.generate_streaming(prompt, options, |piece| {
+    let (mut written, mut has_begun): (io::Result<()>, bool) = (Ok(()), false);
+    let found = generator.generate_streaming(prompt, options, |piece| {
+        has_begun = true;
         written = output::print(&format!("{}{piece}", unprinted.take().unwrap_or_default()));
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
+    });
     written?;
-    output::print(&format!("{}\n", unprinted.take().unwrap_or_default()))?;
+    if found.is_ok() || has_begun {
+        output::print(&format!("{}\n", unprinted.take().unwrap_or_default()))?;
+    }
+    found?;
     Ok(())
 }
 
@@ -345,6 +377,7 @@ fn stop_name(reason: StopReason) -> &'static str {
         StopReason::StopToken(_) => "stop_token",
         StopReason::StopString(_) => "stop_string",
         StopReason::Complete => "complete",
+        StopReason::Failed => "error",
         _ => "caller",
     }
 }

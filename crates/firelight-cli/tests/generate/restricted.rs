@@ -1,4 +1,4 @@
-//! Banned texts, suppressed tokens and forced beginnings.
+//! Banned texts, suppressed tokens and forced beginnings, and texts that an error ends.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -76,4 +76,37 @@ fn a_text_begins_with_its_prefix_and_goes_on_as_behind_a_prompt() {
     refused(&["--prefix", "fox", "--regex", "fox"], &["'--prefix <TEXT>'"]);
     refused(&["--prefix", &"fox ".repeat(9)], &["--prefix has 36 tokens, but the text has at most 30"]);
     refused(&["--prefix", "f\u{e6}x"], &["--prefix: the character '\u{e6}'"]);
+}
+
+#[test]
+fn what_was_written_before_an_error_is_printed() {
+    // No character twice: when all of them are used, none is left.
+    let once = ["--no-repeat-ngram-size", "1"];
+    let characters: BTreeSet<char> = fs::read_to_string(&model().text).unwrap().chars().collect();
+    let rest: BTreeSet<char> = characters.iter().copied().filter(|&c| !"The fox".contains(c)).collect();
+    let told = format!("no token is left to choose as new token {}", rest.len());
+    let is_whole = |text: &str| {
+        let found: BTreeSet<char> = text.chars().collect();
+        assert!(text.chars().count() == rest.len() && found == rest, "{text}");
+    };
+    for way in [&["--greedy"][..], &["--temperature", "2"], &["--contrastive", "0.6"]] {
+        let finished = firelight(generate(&model().dir, &[way, &once].concat()));
+        is_whole(finished.stdout.strip_prefix("The fox").unwrap().strip_suffix('\n').unwrap());
+        finished.fails(USER, &[&told]);
+    }
+    for (more, count) in [(&["--num-samples", "3"][..], 3), (&["--best-of", "2"][..], 2), (&[][..], 1)] {
+        let finished = firelight(generate(&model().dir, &[more, &once, &["--json"]].concat()));
+        let lines: Vec<Value> = finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(lines.len() == count && lines.iter().all(|line| line["stopped"] == "error"), "{lines:?}");
+        lines.iter().for_each(|line| is_whole(line["text"].as_str().unwrap()));
+        finished.fails(USER, &[&told]);
+    }
+    let scratch = Model::scratch();
+    let file = scratch.path().join("prompts.txt");
+    fs::write(&file, "The fox\n\n").unwrap();
+    let (run, file) = (text(&model().dir), text(&file));
+    let arguments = ["generate", &run, "--batch-file", &file];
+    let finished = firelight(arguments.iter().chain(&once));
+    is_whole(finished.stdout.strip_prefix("The fox").unwrap().strip_suffix("\n\n").unwrap());
+    finished.fails(USER, &[&told, "the prompt is empty", "2 of 2 prompts could not be continued"]);
 }

@@ -85,7 +85,8 @@ impl TextGenerator {
     pub fn contrast(&self, prompt: &str, options: &ContrastiveOptions) -> Result<GeneratedText, TaskError> {
         let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
         self.end(&mut options.stop_tokens, &mut options.processing);
-        let found = contrastive_search(&self.real(&self.model), prompt, &options)?;
+        let found = contrastive_search(&self.real(&self.model), prompt, &options)
+            .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
         Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stopped: found.stopped })
     }
 }
