@@ -19,6 +19,7 @@ use super::compressing::CompressedPast;
 use super::contrasting::Contrast;
 use super::guessing::Guesses;
 use super::opening;
+use super::overflowing::Overflow;
 use super::precision::ComputeIn;
 use super::restricting::Restrictions;
 use super::sampling::Sampling;
@@ -92,6 +93,8 @@ pub(crate) struct Generate {
     kv_cache: KvCache,
     #[command(flatten)]
     compressed_past: CompressedPast,
+    #[command(flatten)]
+    overflow: Overflow,
     /// Print one line of JSON for each text
     #[arg(long)]
     json: bool,
@@ -317,7 +320,7 @@ impl Generate {
         if let Some(lookup) = self.guesses.lookup() {
             generator = generator.with_lookup(lookup);
         }
-        generator = self.kv_cache.apply(generator)?;
+        generator = self.overflow.apply(self.kv_cache.apply(generator)?);
         if let Some(compression) = self.compressed_past.compression() {
             generator = generator.with_compression(compression)?;
         }
@@ -377,6 +380,7 @@ fn stop_name(reason: StopReason) -> &'static str {
         StopReason::StopToken(_) => "stop_token",
         StopReason::StopString(_) => "stop_string",
         StopReason::Complete => "complete",
+        StopReason::ContextFull => "context_full",
         StopReason::Failed => "error",
         _ => "caller",
     }

@@ -28,6 +28,7 @@ mod inspect;
 mod long_texts;
 mod man;
 mod merge;
+mod overflowing;
 mod patch;
 mod pattern;
 mod precision;

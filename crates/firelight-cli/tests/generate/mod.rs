@@ -2,6 +2,7 @@
 
 mod cache_type;
 mod compressed;
+mod overflow;
 mod restricted;
 mod strategies;
 
