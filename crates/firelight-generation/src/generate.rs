@@ -119,7 +119,7 @@ mod tests {
     fn greedy_decoding_follows_the_model() {
         let rows = run(&GenerationOptions::new(4).greedy().with_stop_tokens([7]));
         assert_eq!(rows[0], generated(&[3, 4, 5, 6], StopReason::MaxNewTokens));
-        assert_eq!(rows[1], generated(&[6][..], StopReason::StopToken(7)));
+        assert_eq!(rows[1], generated(&[6], StopReason::StopToken(7)));
     }
 
     #[test]

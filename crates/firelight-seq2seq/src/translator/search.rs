@@ -10,20 +10,23 @@ use super::guessed::drawn;
 use super::sentences::require_one_best;
 use super::{TranslateOptions, Translator};
 
+/// The hypotheses of a source, best first, or why there are none.
+pub(super) type Found = Result<Vec<Hypothesis>, GenerationError>;
+
 impl Translator {
-    /// The hypotheses of every source, those of similar length searched together. `observe` hears after every batch which sources were in it.
+    /// The hypotheses of every source, those of similar length searched together, or why a source has none. `observe` hears after every batch which sources were in it.
     pub(super) fn search(
         &self,
         sources: &[Vec<u32>],
         options: &TranslateOptions,
         mut observe: impl FnMut(&[usize]),
-    ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
+    ) -> Result<Vec<Found>, TaskError> {
         let beams = self.beams(options)?;
         let draws = options.draws.as_ref().map(|draws| draws.options(&beams));
-        let mut found = vec![Vec::new(); sources.len()];
+        let mut found: Vec<Found> = sources.iter().map(|_| Ok(Vec::new())).collect();
         for batch in self.together(sources.iter().map(Vec::len), options) {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
-            for (&index, best) in batch.iter().zip(self.best(prompt, &beams, draws.as_ref())?) {
+            for (&index, best) in batch.iter().zip(self.each(prompt, &beams, draws.as_ref())?) {
                 found[index] = best;
             }
             observe(&batch);
@@ -35,6 +38,27 @@ impl Translator {
     pub(super) fn together(&self, lengths: impl Iterator<Item = usize>, options: &TranslateOptions) -> Vec<Vec<usize>> {
         let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
         longest_first(lengths, max_tokens, if self.guesser.is_some() { 1 } else { options.batch })
+    }
+
+    /// The hypotheses of each source. Where they cannot be found together, each source by itself tells whose options leave nothing.
+    ///
+    /// # Errors
+    /// If the model or the device fails, which is the error of no source.
+    fn each(
+        &self,
+        sources: Vec<Vec<u32>>,
+        beams: &BeamOptions,
+        draws: Option<&GenerationOptions>,
+    ) -> Result<Vec<Found>, GenerationError> {
+        match self.best(sources.clone(), beams, draws) {
+            Ok(found) => Ok(found.into_iter().map(Ok).collect()),
+            Err(error) if !error.is_user_error() => Err(error),
+            Err(error) if sources.len() == 1 => Ok(vec![Err(error)]),
+            Err(_) => {
+                let alone = |source: Vec<u32>| Ok(self.each(vec![source], beams, draws)?.swap_remove(0));
+                sources.into_iter().map(alone).collect()
+            }
+        }
     }
 
     /// The hypotheses of sources that are searched together, or drawn.

@@ -1,6 +1,7 @@
 use super::*;
 use firelight_core::{Init, ParamBuilder, WeightInit};
 use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_generation::processors::{HIDDEN, History, LogitsProcessor};
 use firelight_generation::{Constraint, Processing, RandomSampling};
 use firelight_kernels::assert_close;
 use firelight_storage::{Existing, save_weights};
@@ -204,4 +205,45 @@ fn draws_are_of_one_beam_and_in_their_range() {
     let mut cold = drawing(1);
     cold.draws.iter_mut().for_each(|draws| draws.sampling.temperature = -1.0);
     assert!(refused(cold).contains("temperature is -1"));
+}
+
+/// Leaves no token behind a text.
+#[derive(Clone, Debug)]
+struct NothingBehind(Vec<u32>);
+
+impl LogitsProcessor for NothingBehind {
+    fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        if history.new_ids() == self.0 {
+            logits.fill(HIDDEN);
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_line_for_which_no_token_is_left_fails_alone() {
+    let (translator, lines) = (translator(), ["abc", "", "hgfedcba", "a", "cab"]);
+    let plain = translator.translate_with(&lines, &TranslateOptions::greedy(), |_| ()).unwrap();
+    let ids = &plain[0][0].ids;
+    let begun = ids[..ids.len().saturating_sub(1)].to_vec();
+    let processing = Processing::default().with_processor(NothingBehind(begun.clone()));
+    let options = TranslateOptions { processing, ..TranslateOptions::greedy() };
+    let found = translator.translate_each(10, &lines, &options, |_| ()).unwrap();
+    let fails = |plain: &[Translation]| plain.iter().any(|plain| plain.ids.starts_with(&begun));
+    assert!(fails(&plain[0]) && !fails(&plain[1]));
+    for (number, (plain, found)) in (11..).zip(plain.iter().zip(found)) {
+        match found {
+            Ok(found) => {
+                let same = found.iter().map(|found| &found.ids).eq(plain.iter().map(|plain| &plain.ids));
+                assert!(!fails(plain) && same, "line {number}: {found:?}");
+            }
+            Err(error) => {
+                let told = format!("line {number}: no token is left to choose as new token {}", begun.len());
+                assert!(fails(plain) && error.to_string().starts_with(&told), "{error}");
+            }
+        }
+    }
 }
