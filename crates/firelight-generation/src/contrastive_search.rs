@@ -7,7 +7,8 @@ use crate::distribution::{by_rank, softmax};
 use crate::processors::{History, LogitsProcessor, Processors};
 use crate::sampler::host;
 use crate::{
-    Autoregressive, DecodeState, Generated, GenerationError, Processing, StopReason, WithVocabulary, range, row_indices,
+    Autoregressive, DecodeState, Generated, GeneratedText, GenerationError, Processing, StopReason, WithVocabulary,
+    range, row_indices,
 };
 
 /// A model that also returns its last hidden states, the vectors `[D]` that its logits are computed from.
@@ -137,6 +138,12 @@ pub fn contrastive_search<M: HiddenStates>(
     search.write(options)
 }
 
+/// What was written of a text, before an error.
+fn unfinished(ids: &[u32]) -> Vec<GeneratedText> {
+    let (scores, stopped) = (Vec::new(), StopReason::Failed);
+    vec![GeneratedText::without_text(Generated { ids: ids.to_vec(), scores, stopped })]
+}
+
 /// A contrastive search after some tokens.
 struct Contrast<'m, M: Autoregressive> {
     model: &'m M,
@@ -157,11 +164,9 @@ impl<M: HiddenStates> Contrast<'_, M> {
             if self.processors.is_complete() {
                 break;
             }
-            let candidates = self.candidates(options.top_k, step)?;
-            if candidates.is_empty() {
-                break;
-            }
-            let id = self.best(&candidates, options.penalty_alpha)?;
+            let best = self.next_token(options, step);
+            let best = best.map_err(|error| error.after(unfinished(&self.ids[self.prompt..])))?;
+            let Some(id) = best else { break };
             if options.stop_tokens.contains(&id) {
                 stopped = StopReason::StopToken(id);
                 break;
@@ -171,6 +176,15 @@ impl<M: HiddenStates> Contrast<'_, M> {
         }
         let stopped = if self.processors.is_complete() { StopReason::Complete } else { stopped };
         Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stopped })
+    }
+
+    /// The token number `step`; none if the text is complete.
+    fn next_token(&mut self, options: &ContrastiveOptions, step: usize) -> Result<Option<u32>, GenerationError> {
+        let candidates = self.candidates(options.top_k, step)?;
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        self.best(&candidates, options.penalty_alpha).map(Some)
     }
 
     /// The `top_k` most probable tokens with their probabilities, best first. None if the text is complete.

@@ -3,6 +3,8 @@
 use firelight_data::DataError;
 use firelight_storage::{InputError, TaskError};
 
+use crate::GeneratedText;
+
 /// Why a text could not be generated.
 ///
 /// Models report the first group from [`Autoregressive::prefill`](crate::Autoregressive::prefill), the loop the rest.
@@ -81,6 +83,16 @@ pub enum GenerationError {
     /// The prompt or the vocabulary failed in the tokenizer.
     #[error(transparent)]
     Data(#[from] DataError),
+
+    /// Texts had begun when an error ended them. The message is that of the error.
+    #[error("{cause}")]
+    Unfinished {
+        /// What was written until then, one for each row. Rows that had ended before keep their reason; the others have
+        /// [`StopReason::Failed`](crate::StopReason::Failed). Functions that return ids alone leave `text` empty.
+        texts: Vec<GeneratedText>,
+        /// Why they ended.
+        cause: Box<GenerationError>,
+    },
 }
 
 impl GenerationError {
@@ -93,7 +105,58 @@ impl GenerationError {
             Self::Unsatisfiable { .. } | Self::SearchGaveUp { .. } => true,
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
+            Self::Unfinished { cause, .. } => cause.is_user_error(),
         }
+    }
+
+    /// What was written before the error; none where nothing was.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use firelight_generation::{Autoregressive, GenerationOptions, generate};
+    ///
+    /// fn ids_in_any_case<M: Autoregressive>(model: &M, prompt: M::Prompt) -> Vec<Vec<u32>> {
+    ///     match generate(model, prompt, &GenerationOptions::new(100), |_| ControlFlow::Continue(())) {
+    ///         Ok(rows) => rows.into_iter().map(|row| row.ids).collect(),
+    ///         Err(error) => {
+    ///             eprintln!("{error}");
+    ///             error.texts().iter().map(|row| row.ids.clone()).collect()
+    ///         }
+    ///     }
+    /// }
+    /// ```
+    pub fn texts(&self) -> &[GeneratedText] {
+        if let Self::Unfinished { texts, .. } = self { texts } else { &[] }
+    }
+
+    /// What was written before the error of a task; none where nothing was, or it is another error.
+    pub fn texts_before(error: &TaskError) -> &[GeneratedText] {
+        error.cause().downcast_ref::<Self>().map_or(&[], Self::texts)
+    }
+
+    /// The error with texts that were written before it, of the rows in front of those that it has.
+    pub(crate) fn after(self, mut written: Vec<GeneratedText>) -> Self {
+        let cause = match self {
+            Self::Unfinished { texts, cause } => {
+                written.extend(texts);
+                cause
+            }
+            error => Box::new(error),
+        };
+        match written.iter().all(|text| text.ids.is_empty()) {
+            true => *cause,
+            false => Self::Unfinished { texts: written, cause },
+        }
+    }
+
+    /// The error with the text of each row, as `read` makes it of the ids.
+    #[must_use]
+    pub fn with_texts(mut self, read: impl Fn(&[u32]) -> String) -> Self {
+        if let Self::Unfinished { texts, .. } = &mut self {
+            texts.iter_mut().for_each(|row| row.text = read(&row.ids));
+        }
+        self
     }
 
     /// Replaces the row of the error by `number(row)`, for callers whose rows have other numbers.
@@ -106,7 +169,11 @@ impl GenerationError {
 
     /// The problems, one line each: every option that is out of its range, or the error itself.
     pub fn problems(&self) -> Vec<String> {
-        if let Self::InvalidOptions { problems } = self { problems.clone() } else { vec![self.to_string()] }
+        match self {
+            Self::InvalidOptions { problems } => problems.clone(),
+            Self::Unfinished { cause, .. } => cause.problems(),
+            error => vec![error.to_string()],
+        }
     }
 }
 
@@ -120,6 +187,7 @@ impl From<GenerationError> for TaskError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::StopReason;
     use crate::prompt::empty_prompt;
 
     #[test]
@@ -142,6 +210,26 @@ mod tests {
         );
         assert_eq!(nothing.to_string(), "no text satisfies the grammar; relax it");
         assert!(gave_up.is_user_error() && nothing.is_user_error());
+    }
+
+    #[test]
+    fn an_error_keeps_what_was_written_and_says_what_it_said() {
+        let text = |ids: &[u32]| GeneratedText {
+            text: String::new(),
+            ids: ids.to_vec(),
+            scores: Vec::new(),
+            stopped: StopReason::Failed,
+        };
+        let broken = || GenerationError::NonFiniteLogits { step: 1, row: 0 };
+        assert!(broken().texts().is_empty() && broken().after(vec![text(&[])]).texts().is_empty());
+        let one = broken().after(vec![text(&[]), text(&[5])]);
+        assert_eq!((one.to_string(), one.is_user_error()), (broken().to_string(), false));
+        let both = one.after(vec![text(&[3])]).with_texts(|ids| format!("{ids:?}"));
+        assert!(matches!(&both, GenerationError::Unfinished { cause, .. } if cause.texts().is_empty()));
+        let both = TaskError::from(both);
+        let texts: Vec<&str> = GenerationError::texts_before(&both).iter().map(|row| row.text.as_str()).collect();
+        assert_eq!(texts, ["[3]", "[]", "[5]"]);
+        assert!(GenerationError::texts_before(&empty_prompt().into()).is_empty());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::ops::{ControlFlow, Range};
 
-use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
+use crate::{Autoregressive, GeneratedText, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
 
 /// The continuation of one row.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,8 @@ pub struct Generated {
 /// off the generation with [`ControlFlow::Break`]. Callers with nothing to watch pass `|_| ControlFlow::Continue(())`.
 ///
 /// # Errors
-/// Options out of range, a prompt that the model refuses, or logits that are no distribution.
+/// Options out of range, a prompt that the model refuses, or logits that are no distribution. An error after the first token is
+/// [`GenerationError::Unfinished`], with the ids up to there.
 pub fn generate<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
@@ -50,10 +51,16 @@ pub fn generate_samples<M: Autoregressive>(
 where
     M::Prompt: Clone,
 {
-    let parts = sample_groups(samples).map(|group| {
-        collect(TokenStream::of_samples(model, prompt.clone(), options, group)?, |_| ControlFlow::Continue(()))
-    });
-    Ok(parts.collect::<Result<Vec<_>, _>>()?.concat())
+    let mut found = Vec::new();
+    for group in sample_groups(samples) {
+        let more = TokenStream::of_samples(model, prompt.clone(), options, group)
+            .and_then(|tokens| collect(tokens, |_| ControlFlow::Continue(())));
+        match more {
+            Ok(more) => found.extend(more),
+            Err(error) => return Err(error.after(found.into_iter().map(GeneratedText::without_text).collect())),
+        }
+    }
+    Ok(found)
 }
 
 /// The sample numbers in groups that are decoded together.
@@ -69,7 +76,10 @@ fn collect<M: Autoregressive>(
     let open = Generated { ids: Vec::new(), scores: Vec::new(), stopped: StopReason::Caller };
     let mut rows = vec![open; stream.batch_size()];
     while let Some(tokens) = stream.next() {
-        let tokens = tokens?;
+        let tokens = match tokens {
+            Ok(tokens) => tokens,
+            Err(error) => return Err(error.after(unfinished(rows, stream.stops()))),
+        };
         for (row, (token, score)) in rows.iter_mut().zip(tokens.iter().zip(stream.scores())) {
             row.ids.extend(token);
             row.scores.extend(score.clone());
@@ -81,6 +91,15 @@ fn collect<M: Autoregressive>(
     // Rows that the loop left open were broken off.
     rows.iter_mut().zip(stream.stops()).for_each(|(row, stop)| row.stopped = stop.unwrap_or(StopReason::Caller));
     Ok(rows)
+}
+
+/// The rows that an error ends, unless they had ended before.
+fn unfinished(rows: Vec<Generated>, stops: &[Option<StopReason>]) -> Vec<GeneratedText> {
+    let ended = |(row, stop): (Generated, &Option<StopReason>)| Generated {
+        stopped: stop.unwrap_or(StopReason::Failed),
+        ..row
+    };
+    rows.into_iter().zip(stops).map(ended).map(GeneratedText::without_text).collect()
 }
 
 #[cfg(test)]
@@ -137,6 +156,33 @@ mod tests {
         let greedy = run(&GenerationOptions::new(20).greedy());
         assert_eq!(run(&GenerationOptions::new(20).with_temperature(1e-6)), greedy);
         assert_eq!(run(&GenerationOptions::new(20).with_temperature(2.0).with_top_k(1)), greedy);
+    }
+
+    #[test]
+    fn an_error_returns_the_ids_before_it() {
+        let options = GenerationOptions::new(9).greedy().with_stop_tokens([7]);
+        let model = Successor::new(8).broken_after(3);
+        let prompt = vec![vec![2], vec![5]];
+        let error = generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(error.to_string().starts_with("the model's logits for new token 3 are not finite"), "{error}");
+        let ids: Vec<(&[u32], StopReason)> = error.texts().iter().map(|row| (&row.ids[..], row.stopped)).collect();
+        assert_eq!(ids, [(&[3, 4, 5][..], StopReason::Failed), (&[6][..], StopReason::StopToken(7))]);
+        let model = Successor::new(8).broken_after(0);
+        let error = generate(&model, vec![vec![2]], &options, |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(matches!(error, GenerationError::NonFiniteLogits { step: 0, row: 0 }), "{error}");
+    }
+
+    #[test]
+    fn samples_that_were_finished_stay_where_a_later_one_fails() {
+        // 16 samples are written together by 3 steps each, and then the model breaks.
+        let model = Successor::new(8).broken_after(5);
+        let error = generate_samples(&model, vec![vec![2]], 20, &GenerationOptions::new(4).greedy()).unwrap_err();
+        let lengths: Vec<usize> = error.texts().iter().map(|row| row.ids.len()).collect();
+        assert_eq!(lengths, [vec![4; 16], vec![2; 4]].concat());
+        assert_eq!(
+            (error.texts()[15].stopped, error.texts()[16].stopped),
+            (StopReason::MaxNewTokens, StopReason::Failed)
+        );
     }
 
     #[test]

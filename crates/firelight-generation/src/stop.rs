@@ -16,6 +16,10 @@ pub enum StopReason {
     Complete,
     /// The caller stopped it.
     Caller,
+    /// The text filled the context of the model.
+    ContextFull,
+    /// An error ended it, see [`GenerationError::Unfinished`](crate::GenerationError::Unfinished).
+    Failed,
 }
 
 /// The criteria of one generation.

@@ -36,6 +36,8 @@ pub struct TokenStream<'m, M: Autoregressive> {
     stops: Vec<Option<StopReason>>,
     /// Of all rows, for the last step.
     scores: Vec<Option<TokenScore>>,
+    /// Of all rows: those of the stop tokens that ended them.
+    end_scores: Vec<Option<TokenScore>>,
     vocab_size: usize,
 }
 
@@ -136,9 +138,9 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
     fn begin(model: &'m M, logits: Tensor<2>, state: M::State, rows: Vec<Row>) -> Self {
         let (count, vocab_size) = (rows.len(), logits.dims()[1]);
         let next = Some(Next::Read(Ahead::one(logits)));
-        let (stops, scores) = (vec![None; count], vec![None; count]);
+        let (stops, scores, end_scores) = (vec![None; count], vec![None; count], vec![None; count]);
         let (joining, live) = (Vec::new(), (0..count).collect());
-        Self { model, state, next, joining, drafter: None, rows, live, stops, scores, vocab_size }
+        Self { model, state, next, joining, drafter: None, rows, live, stops, scores, end_scores, vocab_size }
     }
 
     /// What the model has read of a stream of one row, for the next text that begins alike. Empty for a stream of several rows.
@@ -157,6 +159,12 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
     /// The scores of the tokens of the last step, one entry per row, where [`GenerationOptions::logprobs`] asks for them.
     pub fn scores(&self) -> &[Option<TokenScore>] {
         &self.scores
+    }
+
+    /// The scores of the stop tokens that ended rows, which are no tokens of the text: one entry per row, where
+    /// [`GenerationOptions::logprobs`] asks for them.
+    pub fn end_scores(&self) -> &[Option<TokenScore>] {
+        &self.end_scores
     }
 
     /// Why each row ended, `None` for the rows that have not.
@@ -200,7 +208,12 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         for (place, &id) in sampled.ids.iter().enumerate() {
             let row = self.live[place];
             tokens[row] = self.admit(place, id);
-            self.scores[row] = sampled.scores[place].take().filter(|_| tokens[row].is_some());
+            let score = sampled.scores[place].take();
+            match self.stops[row] {
+                None => self.scores[row] = score,
+                Some(StopReason::StopToken(end)) if end == id => self.end_scores[row] = score,
+                Some(_) => {}
+            }
         }
         tokens
     }

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use firelight_data::TextStream;
 
 use crate::generate::sample_groups;
-use crate::{Autoregressive, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
+use crate::{Autoregressive, Generated, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
 
 /// The continuation of a prompt as text.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,6 +21,11 @@ pub struct GeneratedText {
 }
 
 impl GeneratedText {
+    /// A row of which the text is not known.
+    pub(crate) fn without_text(Generated { ids, scores, stopped }: Generated) -> Self {
+        Self { text: String::new(), ids, scores, stopped }
+    }
+
     /// The mean log-probability of its tokens in nats; minus infinity if they have no scores.
     pub fn mean_log_probability(&self) -> f64 {
         let total: f64 = self.scores.iter().map(|score| score.log_probability).sum();
@@ -35,7 +40,7 @@ impl GeneratedText {
 /// beginning of a stop string is held back until it turns out not to be. `observe` stops the generation with [`ControlFlow::Break`].
 ///
 /// # Errors
-/// As [`generate`](crate::generate()).
+/// As [`generate`](crate::generate()): an error after the first token has the text up to there, which `observe` gets, too.
 ///
 /// # Panics
 /// If the prompt holds more than one row: a stream of text has one.
@@ -69,12 +74,18 @@ pub fn generate_text_samples<M: Autoregressive>(
 where
     M::Prompt: Clone,
 {
-    let groups = sample_groups(samples).map(|group| {
+    let write = |group| {
         let mut tokens = TokenStream::of_samples(model, prompt.clone(), options, group)?;
         let streams = vec![stream.clone(); tokens.batch_size()];
         write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(()))
-    });
-    let texts = groups.collect::<Result<Vec<_>, _>>()?.concat();
+    };
+    let mut texts = Vec::new();
+    for group in sample_groups(samples) {
+        match write(group) {
+            Ok(more) => texts.extend(more),
+            Err(error) => return Err(error.after(texts)),
+        }
+    }
     assert_eq!(texts.len(), samples, "text is generated for a prompt of one row");
     Ok(texts)
 }
@@ -83,7 +94,7 @@ where
 /// with the number of their row, and ends the row with [`ControlFlow::Break`].
 ///
 /// # Errors
-/// The first error of the stream.
+/// The first error of the stream. After the first token it is [`GenerationError::Unfinished`], with the texts up to there.
 ///
 /// # Panics
 /// If the number of text streams is not the number of rows.
@@ -96,8 +107,16 @@ pub fn write_texts<M: Autoregressive>(
     assert_eq!(streams.len(), stops.len(), "streams of text for the rows");
     let mut writers: Vec<Writer> =
         streams.into_iter().zip(&stops).map(|(stream, stops)| Writer::new(stream, stops)).collect();
+    let mut failure = None;
     while let Some(step) = tokens.next() {
-        for (row, id) in step?.into_iter().enumerate().filter_map(|(row, id)| Some((row, id?))) {
+        let step = match step {
+            Ok(step) => step,
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        };
+        for (row, id) in step.into_iter().enumerate().filter_map(|(row, id)| Some((row, id?))) {
             writers[row].scores.extend(tokens.scores()[row].clone());
             let (piece, stop) = writers[row].push(id);
             if !piece.is_empty() && observe(row, &piece).is_break() {
@@ -108,17 +127,21 @@ pub fn write_texts<M: Autoregressive>(
             }
         }
     }
+    let open = if failure.is_some() { StopReason::Failed } else { StopReason::Caller };
     let rows = writers.into_iter().zip(tokens.stops()).enumerate();
-    Ok(rows
-        .map(|(row, (mut writer, stopped))| {
-            let (piece, stop) = writer.finish();
-            if !piece.is_empty() {
-                let _ = observe(row, &piece); // There is nothing left to break off.
-            }
-            let stopped = stop.map(StopReason::StopString).or(*stopped).unwrap_or(StopReason::Caller);
-            GeneratedText { text: writer.text, ids: writer.ids, scores: writer.scores, stopped }
-        })
-        .collect())
+    let texts = rows.map(|(row, (mut writer, stopped))| {
+        let (piece, stop) = writer.finish();
+        if !piece.is_empty() {
+            let _ = observe(row, &piece); // There is nothing left to break off.
+        }
+        let stopped = stop.map(StopReason::StopString).or(*stopped).unwrap_or(open);
+        GeneratedText { text: writer.text, ids: writer.ids, scores: writer.scores, stopped }
+    });
+    let texts = texts.collect();
+    match failure {
+        Some(error) => Err(error.after(texts)),
+        None => Ok(texts),
+    }
 }
 
 /// The text of a row as it is written, up to the first stop string.

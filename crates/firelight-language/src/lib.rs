@@ -51,7 +51,7 @@ pub use run::{
     evaluate_on, stories_recipe,
 };
 pub use score::ScoreOptions;
-pub use text_generator::{AmateurOptions, Past, TextGenerator};
+pub use text_generator::{AmateurOptions, ContextOverflow, Past, TextGenerator};
 #[cfg(feature = "train")]
 pub use training::LmTask;
 

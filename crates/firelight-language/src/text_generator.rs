@@ -3,6 +3,7 @@
 mod batch;
 mod contrast;
 mod draft;
+mod overflow;
 mod search;
 
 use std::ops::ControlFlow;
@@ -24,6 +25,7 @@ use crate::model::{LanguageModel, LanguageModelConfig};
 use crate::quantized::{BlockMix, load_weighted};
 
 pub use self::contrast::AmateurOptions;
+pub use self::overflow::ContextOverflow;
 
 /// A trained model and its tokenizer: prompts in, text out.
 #[derive(Debug)]
@@ -35,6 +37,7 @@ pub struct TextGenerator {
     guesser: Option<Guesser>,
     amateur: Option<Amateur>,
     cache: CacheKind,
+    overflow: ContextOverflow,
 }
 
 /// What a generator has read, so that a text that begins alike is read from where it differs.
@@ -46,7 +49,8 @@ type ReadPrompt = (Vec<Vec<u32>>, TextStream);
 impl TextGenerator {
     /// Puts a model and its tokenizer together.
     pub fn new(model: LanguageModel, tokenizer: Tokenizer) -> Self {
-        Self { model, tokenizer, defaults: None, guesser: None, amateur: None, cache: CacheKind::Plain }
+        let (cache, overflow) = (CacheKind::Plain, ContextOverflow::default());
+        Self { model, tokenizer, defaults: None, guesser: None, amateur: None, cache, overflow }
     }
 
     /// Loads the last weights of a run onto Burn's default device: the one that `BURN_DEVICE` names, else Burn's choice
@@ -217,12 +221,14 @@ impl TextGenerator {
         options: &GenerationOptions,
         mut observe: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<GeneratedText, TaskError> {
-        let text = self.tokenizer.stream_after(&prompt);
-        let tokens = TokenStream::after(model, past, prompt, options)?;
-        let mut tokens = self.guessing(tokens, options)?;
-        let mut written = write_texts(&mut tokens, vec![text], |_, piece| observe(piece))?;
+        let prompt = self.readable(prompt);
+        let (text, fitting) = (self.tokenizer.stream_after(&prompt), self.fitting(options, prompt.len()));
+        let tokens = TokenStream::after(model, past, prompt, &fitting)?;
+        let mut tokens = self.guessing(tokens, &fitting)?;
+        let mut written = write_texts(&mut tokens, vec![text], |_, piece| observe(piece))?.swap_remove(0);
         *past = tokens.into_prefix();
-        Ok(written.swap_remove(0))
+        written.stopped = overflow::reason(written.stopped, written.ids.len(), options.max_new_tokens);
+        Ok(written)
     }
 
     fn until_end(&self, options: &GenerationOptions) -> GenerationOptions {
@@ -259,7 +265,7 @@ impl TextGenerator {
 
     /// Encodes a prompt, and begins the stream that decodes what follows it.
     fn read(&self, prompt: &str) -> Result<ReadPrompt, TaskError> {
-        let prompt = self.encode(prompt)?;
+        let prompt = self.readable(self.encode(prompt)?);
         let text = self.tokenizer.stream_after(&prompt);
         Ok((vec![prompt], text))
     }

@@ -56,7 +56,7 @@ pub use run::{
 };
 #[cfg(feature = "train")]
 pub use training::{Seq2SeqTask, TargetAnswers};
-pub use translator::{AlignedTokens, TranslateOptions, Translation, Translator};
+pub use translator::{AlignedTokens, Draws, TranslateOptions, Translation, Translator};
 pub use vocabulary::Vocabulary;
 
 /// The name of this task in `recipe.toml` and `config.json`.

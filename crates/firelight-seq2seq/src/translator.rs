@@ -16,16 +16,17 @@ use std::path::Path;
 use burn::tensor::{Device, FloatDType};
 use firelight_core::{ConfigError, build_in_blocks, onto_device};
 use firelight_data::DataError;
-use firelight_generation::{GenerationDefaults, Hypothesis};
+use firelight_generation::{GenerationDefaults, GenerationError, Hypothesis};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 
 use self::guesser::Guesser;
+use self::search::Found;
 use self::sentences::{Lines, joined, parts};
 use crate::model::{Seq2SeqConfig, Seq2SeqModel};
 use crate::vocabulary::{Vocabulary, too_long};
 
 pub use self::alignment::AlignedTokens;
-pub use self::options::TranslateOptions;
+pub use self::options::{Draws, TranslateOptions};
 
 /// One translation of a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -133,11 +134,11 @@ impl Translator {
         observe: impl FnMut(usize),
     ) -> Result<Vec<Vec<Translation>>, TaskError> {
         let read = self.read(0, lines, options).into_iter().collect::<Result<Vec<_>, _>>()?;
-        let found = self.translate_read(read.into_iter().map(Ok).collect(), options, observe)?;
+        let found = self.translate_read(0, read.into_iter().map(Ok).collect(), options, observe)?;
         found.into_iter().collect()
     }
 
-    /// As [`translate_with`](Self::translate_with), but a line that cannot be read is an error in its own place and counts as done, and the
+    /// As [`translate_with`](Self::translate_with), but a line that cannot be read, or for which the options leave no token, is an error in its own place and counts as done, and the
     /// others are translated. Before the first line stand `before` others in its file: errors name the line.
     ///
     /// ```no_run
@@ -161,12 +162,13 @@ impl Translator {
         options: &TranslateOptions,
         observe: impl FnMut(usize),
     ) -> Result<Vec<Result<Vec<Translation>, TaskError>>, TaskError> {
-        self.translate_read(self.read(before, lines, options), options, observe)
+        self.translate_read(before, self.read(before, lines, options), options, observe)
     }
 
-    /// Translates the lines that could be read.
+    /// Translates the lines that could be read, behind `before` others.
     fn translate_read(
         &self,
+        before: usize,
         lines: Vec<ReadLine>,
         options: &TranslateOptions,
         mut observe: impl FnMut(usize),
@@ -174,11 +176,13 @@ impl Translator {
         let mut open = Lines::new(lines.iter().map(|line| line.as_deref().unwrap_or_default()));
         let sources: Vec<Vec<u32>> = lines.iter().flatten().flatten().cloned().collect();
         let mut found = self.search(&sources, options, |batch| observe(open.without(batch)))?.into_iter();
-        let mut of_line = |parts: Vec<Vec<u32>>| {
-            let found = found.by_ref().take(parts.len());
-            joined(found.map(|best| self.translations(best)).collect())
+        let mut of_line = |parts: Vec<Vec<u32>>| -> Result<Vec<Translation>, GenerationError> {
+            let found: Vec<Found> = found.by_ref().take(parts.len()).collect(); // all of them, also where one failed
+            let found: Result<Vec<Vec<Hypothesis>>, GenerationError> = found.into_iter().collect();
+            Ok(joined(found?.into_iter().map(|best| self.translations(best)).collect()))
         };
-        Ok(lines.into_iter().map(|line| line.map(&mut of_line)).collect())
+        let numbered = (before + 1..).zip(lines);
+        Ok(numbered.map(|(number, line)| of_line(line?).map_err(TaskError::in_line(number))).collect())
     }
 
     /// Reads lines, before the first of which stand `before` others.

@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail, ensure};
 use firelight::data::lines_of;
 use firelight::generation::{
-    Autoregressive, BeamOptions, Constraint, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationOptions,
-    StopReason, TokenScore,
+    Autoregressive, BeamOptions, ContrastiveOptions, GeneratedText, GenerationDefaults, GenerationError,
+    GenerationOptions, Processing, StopReason, TokenScore,
 };
 use firelight::language::TextGenerator;
+use firelight::storage::TaskError;
 use serde_json::{Value, json};
 
 use super::cache_type::KvCache;
@@ -18,7 +19,9 @@ use super::compressing::CompressedPast;
 use super::contrasting::Contrast;
 use super::guessing::Guesses;
 use super::opening;
+use super::overflowing::Overflow;
 use super::precision::ComputeIn;
+use super::restricting::Restrictions;
 use super::sampling::Sampling;
 use super::searching::Search;
 use super::texts::{standard_input, whole_file};
@@ -33,6 +36,7 @@ Examples:
   firelight generate runs/stories-1 --temperature 1 --min-p 0.05 --repetition-penalty 1.1
   firelight generate runs/stories-1 --beams 5 --n-best 3 --max-new-tokens 40
   firelight generate runs/stories-1 --batch-file prompts.txt --json --logprobs 3
+  firelight generate runs/stories-1 --ban wolf --ban fox --prefix \"Once\"
   firelight generate runs/stories-1 --json-schema person.json --prompt \"The person: \"
   firelight generate runs/large --draft runs/small --prompt \"Once upon a time\"
   firelight generate runs/large --contrastive 0.6 --top-k 4
@@ -63,9 +67,6 @@ pub(crate) struct Generate {
     /// End the text before this one; may be repeated
     #[arg(long, value_name = "TEXT", conflicts_with = "constraint")]
     stop: Vec<String>,
-    /// Seed of the draws: the same seed gives the same text
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
     /// Number of texts, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with_all = ["greedy", "draft", "prompt_lookup"])]
@@ -83,15 +84,8 @@ pub(crate) struct Generate {
     /// Tell the log-probability of each token, and those of the N most probable ones; with --json
     #[arg(long, value_name = "N", requires = "json", conflicts_with = "beams")]
     logprobs: Option<usize>,
-    /// Write JSON that is valid by the schema in FILE
-    #[arg(long, value_name = "FILE", group = "constraint")]
-    json_schema: Option<PathBuf>,
-    /// Write a text that the regular expression matches as a whole
-    #[arg(long, value_name = "PATTERN", group = "constraint")]
-    regex: Option<String>,
-    /// Write a text of the grammar in FILE, in llguidance's variant of Lark
-    #[arg(long, value_name = "FILE", group = "constraint")]
-    grammar: Option<PathBuf>,
+    #[command(flatten)]
+    restrictions: Restrictions,
     /// Leave out the KV cache: slow, the text is the same
     #[arg(long, conflicts_with = "cache_type")]
     no_cache: bool,
@@ -99,6 +93,8 @@ pub(crate) struct Generate {
     kv_cache: KvCache,
     #[command(flatten)]
     compressed_past: CompressedPast,
+    #[command(flatten)]
+    overflow: Overflow,
     /// Print one line of JSON for each text
     #[arg(long)]
     json: bool,
@@ -126,9 +122,12 @@ impl Generate {
         let given = self.given()?;
         let generator = self.generator()?;
         let prompt = given.unwrap_or_else(|| opening(generator.tokenizer()));
-        match self.contrastive(&generator)? {
+        match self.contrastive(&generator, &prompt)? {
             _ if self.search.is_wanted() => self.search(&generator, &prompt),
-            Some(options) => self.show(&generator, &prompt, &generator.contrast(&prompt, &options)?, ("sample", 1)),
+            Some(options) => {
+                let found = self.kept(&generator, &prompt, generator.contrast(&prompt, &options))?;
+                self.show(&generator, &prompt, &found, ("sample", 1))
+            }
             None => self.draw(&generator, &prompt),
         }
     }
@@ -152,52 +151,41 @@ impl Generate {
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
-        let mut options = sampling.options(self.max_new_tokens, self.seed).with_stop_strings(self.stop.clone());
+        let mut options = sampling.options(self.max_new_tokens).with_stop_strings(self.stop.clone());
         options.logprobs = self.logprobs;
         options.validate()?;
         Ok(options)
     }
 
-    /// The options with what the model's makers say, and what the text satisfies.
-    fn full_options(&self, generator: &TextGenerator) -> Result<GenerationOptions> {
+    /// The options with what the model's makers say, and the restrictions of a text behind `before`.
+    fn full_options(&self, generator: &TextGenerator, before: &str) -> Result<GenerationOptions> {
         let sampling = self.sampling.clone();
         let mut options = self.options(&match generator.defaults() {
             Some(defaults) => sampling.with_defaults(defaults),
             None => sampling,
         })?;
-        options.processing.constraint = self.constraint(generator)?;
+        self.restrict(&mut options.processing, generator, before)?;
         options.validate()?;
         Ok(options)
     }
 
     /// The options of a contrastive search, where one is asked for.
-    fn contrastive(&self, generator: &TextGenerator) -> Result<Option<ContrastiveOptions>> {
+    fn contrastive(&self, generator: &TextGenerator, prompt: &str) -> Result<Option<ContrastiveOptions>> {
         let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
         let (penalties, none) = (self.sampling.penalties(), GenerationDefaults::default());
         options.processing = penalties.with_defaults(generator.defaults().unwrap_or(&none)).processing();
-        options.processing.constraint = self.constraint(generator)?;
+        self.restrict(&mut options.processing, generator, prompt)?;
         Ok(Some(options))
     }
 
-    fn constraint(&self, generator: &TextGenerator) -> Result<Option<Constraint>> {
-        let tokenizer = generator.tokenizer();
-        Ok(match (&self.json_schema, &self.regex, &self.grammar) {
-            (Some(file), ..) => {
-                let schema = serde_json::from_str(&whole_file(file)?);
-                let schema: Value =
-                    schema.map_err(|error| Mistake(format!("`{}` is no JSON: {error}", file.display())))?;
-                Some(Constraint::json_schema(&schema, tokenizer)?)
-            }
-            (_, Some(pattern), _) => Some(Constraint::regex(pattern, tokenizer)?),
-            (.., Some(file)) => Some(Constraint::lark(&whole_file(file)?, tokenizer)?),
-            _ => None,
-        })
+    /// Adds what a text behind `before` may not hold, begins with and has to satisfy.
+    fn restrict(&self, processing: &mut Processing, generator: &TextGenerator, before: &str) -> Result<()> {
+        self.restrictions.add_to(processing, generator.tokenizer(), before, self.max_new_tokens)
     }
 
     /// Whether the prompt is printed.
     fn echoes(&self) -> bool {
-        let constrained = self.json_schema.is_some() || self.regex.is_some() || self.grammar.is_some();
-        self.echo.unwrap_or(!constrained)
+        self.echo.unwrap_or(!self.restrictions.is_constrained())
     }
 
     /// The prompt of the command line, of a file or of the standard input; none is the opening that the model knows.
@@ -210,9 +198,10 @@ impl Generate {
     }
 
     fn draw(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
-        let options = self.full_options(generator)?;
+        let options = self.full_options(generator, prompt)?;
         if let Some(samples) = self.best_of {
-            let best = generator.generate_best(prompt, samples as usize, &options)?;
+            let best = generator.generate_best(prompt, samples as usize, &options);
+            let best = self.kept(generator, prompt, best)?;
             return self.show(generator, prompt, &best, ("sample", 1));
         }
         match self.json || self.num_samples > 1 {
@@ -224,9 +213,10 @@ impl Generate {
     /// Prints all texts, which are written together.
     fn samples(&self, generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
         let found = match self.num_samples {
-            1 => vec![generator.generate(prompt, options)?], // The only way to guess.
-            samples => generator.generate_samples(prompt, samples as usize, options)?,
+            1 => generator.generate(prompt, options).map(|only| vec![only]), // The only way to guess.
+            samples => generator.generate_samples(prompt, samples as usize, options),
         };
+        let found = self.kept(generator, prompt, found)?;
         for (sample, generated) in (1..).zip(&found) {
             if !self.json {
                 output::note(format_args!("sample {sample} of {}:", self.num_samples));
@@ -236,9 +226,19 @@ impl Generate {
         Ok(())
     }
 
+    /// What was found; of an error, prints what was written before it.
+    fn kept<T>(&self, generator: &TextGenerator, prompt: &str, found: Result<T, TaskError>) -> Result<T> {
+        if let Err(error) = &found {
+            for (sample, text) in (1..).zip(GenerationError::texts_before(error)) {
+                self.show(generator, prompt, text, ("sample", sample))?;
+            }
+        }
+        Ok(found?)
+    }
+
     /// Continues each prompt; what fails is told, and the others are written.
     fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
-        let (options, mut failed) = (self.full_options(generator)?, 0);
+        let (options, mut failed) = (self.full_options(generator, "")?, 0);
         for (index, prompts) in (0..).step_by(TOLD).zip(prompts.chunks(TOLD)) {
             let found = generator.generate_each(prompts, &options);
             for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
@@ -246,9 +246,8 @@ impl Generate {
                     Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
                     Err(error) => {
                         failed += 1;
+                        output::print(&self.failed(prompt, line, &error))?;
                         output::note(format_args!("error: line {line}: {error}"));
-                        let told = json!({"prompt": prompt, "line": line, "error": error.to_string()});
-                        output::print(&if self.json { format!("{told}\n") } else { "\n".to_string() })?;
                     }
                 }
             }
@@ -260,12 +259,25 @@ impl Generate {
         Ok(())
     }
 
+    /// The line of a prompt that failed, with what was written of it.
+    fn failed(&self, prompt: &str, line: u32, error: &TaskError) -> String {
+        let written = GenerationError::texts_before(error).first();
+        let mut told = json!({"prompt": prompt, "line": line, "error": error.to_string()});
+        match written {
+            Some(written) if !self.json => return self.line(prompt, &written.text),
+            Some(written) => told["text"] = json!(written.text),
+            None if !self.json => return "\n".to_string(),
+            None => {}
+        }
+        format!("{told}\n")
+    }
+
     /// Prints the most probable texts.
     fn search(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
         let (none, usual) = (GenerationDefaults::default(), BeamOptions::new(self.max_new_tokens));
         let defaults = generator.defaults().unwrap_or(&none);
         let mut options = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
-        options.processing.constraint = self.constraint(generator)?;
+        self.restrict(&mut options.processing, generator, prompt)?;
         for (rank, (text, found)) in (1..).zip(generator.search(prompt, &options)?) {
             let (tokens, stopped) = (found.ids.len(), stop_name(found.stopped));
             let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
@@ -308,7 +320,7 @@ impl Generate {
         if let Some(lookup) = self.guesses.lookup() {
             generator = generator.with_lookup(lookup);
         }
-        generator = self.kv_cache.apply(generator)?;
+        generator = self.overflow.apply(self.kv_cache.apply(generator)?);
         if let Some(compression) = self.compressed_past.compression() {
             generator = generator.with_compression(compression)?;
         }
@@ -322,7 +334,7 @@ impl Generate {
             "tokens": generated.ids.len(),
             "stopped": stop_name(generated.stopped),
             "checkpoint": self.model.checkpoint,
-            "seed": self.seed,
+            "seed": self.sampling.seed(),
         })
     }
 }
@@ -348,13 +360,17 @@ fn unreadable(file: &Path, error: &io::Error) -> Mistake {
 /// Prints the prompt and every piece of its continuation as it comes.
 fn stream(generator: &TextGenerator, prompt: &str, options: &GenerationOptions, echo: bool) -> Result<()> {
     let mut unprinted = Some(prompt).filter(|_| echo); // goes with the first piece, when nothing can be refused any more
-    let mut written: io::Result<()> = Ok(());
-    generator.generate_streaming(prompt, options, |piece| {
+    let (mut written, mut has_begun): (io::Result<()>, bool) = (Ok(()), false);
+    let found = generator.generate_streaming(prompt, options, |piece| {
+        has_begun = true;
         written = output::print(&format!("{}{piece}", unprinted.take().unwrap_or_default()));
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-    })?;
+    });
     written?;
-    output::print(&format!("{}\n", unprinted.take().unwrap_or_default()))?;
+    if found.is_ok() || has_begun {
+        output::print(&format!("{}\n", unprinted.take().unwrap_or_default()))?;
+    }
+    found?;
     Ok(())
 }
 
@@ -364,6 +380,8 @@ fn stop_name(reason: StopReason) -> &'static str {
         StopReason::StopToken(_) => "stop_token",
         StopReason::StopString(_) => "stop_string",
         StopReason::Complete => "complete",
+        StopReason::ContextFull => "context_full",
+        StopReason::Failed => "error",
         _ => "caller",
     }
 }

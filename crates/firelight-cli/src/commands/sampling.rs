@@ -1,4 +1,4 @@
-//! How the next token is chosen: the options of `generate` and `chat`.
+//! How the next token is chosen: the options of `generate`, `chat` and `translate`.
 
 use firelight::generation::processors::{Dry, MirostatOptions, Xtc};
 use firelight::generation::{GenerationDefaults, GenerationOptions, Processing, RandomSampling};
@@ -43,6 +43,9 @@ pub(super) struct Sampling {
     /// How fast Mirostat corrects the surprise
     #[arg(long, value_name = "F", default_value_t = MirostatOptions::default().eta, requires = "mirostat")]
     mirostat_eta: f64,
+    /// Seed of the draws: the same seed gives the same text
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
     #[command(flatten)]
     penalties: Penalties,
 }
@@ -106,17 +109,29 @@ impl Sampling {
     }
 
     /// The options, for texts of at most so many tokens.
-    pub(super) fn options(&self, max_new_tokens: usize, seed: u64) -> GenerationOptions {
-        let options = GenerationOptions::new(max_new_tokens).with_seed(seed).with_processing(self.processing());
-        if self.greedy { options.greedy() } else { options.with_random(|random| self.set(random)) }
+    pub(super) fn options(&self, max_new_tokens: usize) -> GenerationOptions {
+        let options = GenerationOptions::new(max_new_tokens).with_seed(self.seed).with_processing(self.processing());
+        if self.greedy { options.greedy() } else { options.with_random(|random| *random = self.distribution()) }
     }
 
-    fn set(&self, random: &mut RandomSampling) {
+    /// The distribution that tokens are drawn from; none for greedy choice.
+    pub(super) fn random(&self) -> Option<RandomSampling> {
+        (!self.greedy).then(|| self.distribution())
+    }
+
+    fn distribution(&self) -> RandomSampling {
+        let mut random = RandomSampling::default();
         random.temperature = self.temperature.unwrap_or(TEMPERATURE);
         (random.top_k, random.top_p) = (self.top_k, self.top_p);
         (random.min_p, random.typical_p, random.top_n_sigma) = (self.min_p, self.typical_p, self.top_n_sigma);
         random.xtc = self.xtc_probability.map(|probability| Xtc { probability, threshold: self.xtc_threshold });
         random.mirostat = self.mirostat.map(|tau| MirostatOptions { tau, eta: self.mirostat_eta });
+        random
+    }
+
+    /// The seed of the draws.
+    pub(super) fn seed(&self) -> u64 {
+        self.seed
     }
 
     /// How many of the most probable tokens are kept, where the user says it.
@@ -129,7 +144,7 @@ impl Sampling {
         &self.penalties
     }
 
-    fn processing(&self) -> Processing {
+    pub(super) fn processing(&self) -> Processing {
         self.penalties.processing()
     }
 }

@@ -1,13 +1,14 @@
 //! `firelight translate`: lines in, translations out, as many and in the same order.
 
-use anyhow::{Error, Result, ensure};
+use anyhow::{Error, Result, bail, ensure};
 use firelight::generation::{Autoregressive, BeamOptions, GenerationDefaults};
-use firelight::seq2seq::{AlignedTokens, TranslateOptions, Translation, Translator};
+use firelight::seq2seq::{AlignedTokens, Draws, TranslateOptions, Translation, Translator};
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
 use super::guessing::Guesses;
-use super::sampling::Penalties;
+use super::restricting::Restrictions;
+use super::sampling::Sampling;
 use super::searching::Search;
 use super::sheet::{Sheet, Tally};
 use super::text_input::TextInput;
@@ -24,6 +25,10 @@ Examples:
   firelight translate runs/multi30k-de-en-1 --file stories.de --sentences > stories.en
   firelight translate runs/dates-1 --file dates.txt --beams 1 --prompt-lookup
   firelight translate runs/large --file captions.de --beams 1 --draft runs/small
+  firelight translate runs/large --file captions.en --temperature 1 --top-p 0.9 --seed 7 > drawn.de
+  firelight translate runs/dates-1 --file dates.txt --regex \"[0-9]{4}-[0-9]{2}-[0-9]{2}\"
+
+An option that chooses tokens, such as --temperature, writes each translation token by token in the place of the search.
 
 A line that cannot be translated, such as one with a character that the model does not know, gives an empty line and a \
 message; the others are translated, and the exit code is 2.";
@@ -41,11 +46,11 @@ pub(crate) struct Translate {
     #[command(flatten)]
     search: Search,
     #[command(flatten)]
-    penalties: Penalties,
+    restrictions: Restrictions,
     #[command(flatten)]
     guesses: Guesses,
     /// Translate each line sentence by sentence, and join the translations with spaces
-    #[arg(long, conflicts_with_all = ["alignment", "n_best"])]
+    #[arg(long, conflicts_with_all = ["alignment", "n_best", "prefix", "constraint"])]
     sentences: bool,
     /// Cut lines that are too long for the model, which are an error otherwise
     #[arg(long)]
@@ -60,6 +65,8 @@ pub(crate) struct Translate {
     /// Print one line of JSON for each line: the source and its translations with their scores
     #[arg(long)]
     json: bool,
+    #[command(flatten, next_help_heading = "How tokens are chosen")]
+    sampling: Sampling,
 }
 
 /// A translation, and which tokens belong together, where that was asked for.
@@ -70,12 +77,23 @@ struct Found {
 
 impl Translate {
     pub(crate) fn run(self) -> Result<()> {
+        self.check()?;
         self.model.is_for("translate")?;
         let texts = self.input.lines()?;
         let mut texts = if self.guesses.given().is_some() { texts.one_by_one() } else { texts };
         let Tally { lines, failed } = self.translate_all(&self.translator()?, &mut texts)?;
         ensure!(failed == 0, Mistake(format!("{failed} of {lines} lines could not be translated, see above")));
         Ok(())
+    }
+
+    /// Refuses options of a search beside those of a choice token by token.
+    fn check(&self) -> Result<()> {
+        let Some(chosen) = self.sampling.given() else { return Ok(()) };
+        ensure!(!self.search.is_wanted(), Mistake(format!("{chosen} is not for a search: leave it out, or --beams")));
+        match self.search.given() {
+            Some(option) => bail!(Mistake(format!("{option} is for a search: leave it out, or {chosen}"))),
+            None => Ok(()),
+        }
     }
 
     fn translator(&self) -> Result<Translator> {
@@ -90,9 +108,24 @@ impl Translate {
         })
     }
 
+    /// The options with what the model's makers say, without restrictions.
     fn options(&self, defaults: &GenerationDefaults) -> TranslateOptions {
+        let options = match self.sampling.given() {
+            Some(_) => self.token_by_token(defaults),
+            None => self.searched(defaults),
+        };
+        TranslateOptions { sentences: self.sentences, truncate: self.truncate, batch: self.batch as usize, ..options }
+    }
+
+    fn token_by_token(&self, defaults: &GenerationDefaults) -> TranslateOptions {
+        let chosen = self.sampling.clone().with_defaults(defaults);
+        let draws = chosen.random().map(|sampling| Draws { sampling, seed: chosen.seed() });
+        TranslateOptions { draws, processing: chosen.processing(), ..TranslateOptions::greedy() }
+    }
+
+    fn searched(&self, defaults: &GenerationDefaults) -> TranslateOptions {
         let usual = BeamOptions::new(1).with_beams(TranslateOptions::default().beams);
-        let search = self.search.with_defaults(usual, &self.penalties, defaults);
+        let search = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
         TranslateOptions {
             beams: search.beams,
             length_penalty: search.length_penalty,
@@ -101,14 +134,14 @@ impl Translate {
             diversity_penalty: search.diversity_penalty,
             early_stopping: search.early_stopping,
             processing: search.processing,
-            sentences: self.sentences,
-            truncate: self.truncate,
-            batch: self.batch as usize,
+            ..TranslateOptions::default()
         }
     }
 
     fn translate_all(&self, translator: &Translator, texts: &mut Texts) -> Result<Tally> {
-        let options = self.options(translator.defaults());
+        let mut options = self.options(translator.defaults());
+        let (target, longest) = (translator.vocabulary().target(), translator.model().max_target_len());
+        self.restrictions.add_to(&mut options.processing, target, "", longest)?;
         let is_shown = !texts.are_typed() && ranks::several().is_none();
         let progress = if is_shown { output::progress() } else { ProgressBar::hidden() };
         let tally = texts.answer_on(|before, lines, sheet| {
@@ -204,6 +237,7 @@ mod tests {
             groups: 2,
             diversity_penalty: 0.5,
             early_stopping: EarlyStopping::Never,
+            draws: None,
             processing: Processing { no_repeat_ngram_size: 3, ..Processing::default() },
             sentences: false,
             truncate: true,
@@ -220,6 +254,24 @@ mod tests {
         assert_eq!(options("translate run --sentences", "{}"), sentences);
         let named = options("translate run", named);
         assert_eq!((named.beams, named.length_penalty, named.early_stopping), (6, 0.5, EarlyStopping::Full));
+    }
+
+    #[test]
+    fn options_that_choose_tokens_take_the_place_of_the_search() {
+        let translate = |words: &str| Command::parse_from(words.split(' ')).translate;
+        let options = |words: &str, defaults: &str| translate(words).options(&serde_json::from_str(defaults).unwrap());
+        assert_eq!(options("translate run --greedy", "{}"), options("translate run --beams 1", "{}"));
+        let named = r#"{"num_beams": 6, "top_k": 5, "temperature": 0.5}"#;
+        let found = options("translate run --top-p 0.9 --seed 7 --repetition-penalty 1.5", named);
+        let draws = found.draws.unwrap();
+        let drawn = (draws.sampling.top_p, draws.sampling.top_k, draws.sampling.temperature, draws.seed);
+        assert_eq!(drawn, (Some(0.9), Some(5), 0.5, 7));
+        assert_eq!((found.beams, found.processing.repetition_penalty), (1, 1.5));
+        let refused = |words: &str| translate(words).check().unwrap_err().to_string();
+        let search = refused("translate run --temperature 1 --beams 4");
+        assert_eq!(search, "--temperature is not for a search: leave it out, or --beams");
+        let several = refused("translate run --greedy --n-best 2");
+        assert_eq!(several, "--n-best is for a search: leave it out, or --greedy");
     }
 
     #[test]

@@ -52,6 +52,26 @@ fn messages(path: &str) -> Vec<Value> {
 }
 
 #[test]
+fn every_answer_keeps_to_the_restrictions() {
+    let home = Model::scratch();
+    let run = talker(home.path(), 64);
+    let answers = |more: &[&str]| -> Vec<String> {
+        let found = talk(&run, &[&["--temperature", "2"], more].concat(), "a hen\na fox\n").succeeds();
+        found.stdout.lines().map(str::to_string).collect()
+    };
+    for answer in answers(&["--regex", "(fox|hen)( sat)*"]) {
+        let rest = answer.strip_prefix("fox").or(answer.strip_prefix("hen"));
+        assert!(rest.is_some_and(|rest| rest.replace(" sat", "").is_empty()), "{answer}");
+    }
+    // The special tokens stand behind the 31 characters; without them no answer ends early.
+    let found = answers(&["--prefix", "well ", "--ban", "e ", "--ban", "\n", "--suppress-tokens", "31,32,33,34"]);
+    let keeps = |answer: &String| answer.starts_with("well ") && answer.chars().count() == 12;
+    assert!(found.len() == 2 && found.iter().all(keeps), "{found:?}");
+    assert!(found.iter().all(|answer| !answer.contains("e ")), "{found:?}");
+    talk(&run, &["--prefix", "an answer of many words"], "a hen\n").fails(USER, &["--prefix has 23 tokens"]);
+}
+
+#[test]
 fn messages_are_answered_one_after_the_other() {
     let home = Model::scratch();
     let run = talker(home.path(), 128);

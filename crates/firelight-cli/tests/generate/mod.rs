@@ -2,6 +2,8 @@
 
 mod cache_type;
 mod compressed;
+mod overflow;
+mod restricted;
 mod strategies;
 
 use std::fs;

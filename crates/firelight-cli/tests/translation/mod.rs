@@ -138,6 +138,31 @@ fn guesses_change_no_translation_and_are_for_one_beam() {
         .fails(USER, &["but early stopping is `never`; stop early (--early-stopping heuristic)"]);
 }
 
+#[test]
+fn translations_are_drawn_and_restricted_as_texts_of_a_language_model_are() {
+    let file = pairs().data.join("test.a").display().to_string();
+    let translated = |more: &[&str]| firelight(translate(&[&["--file", &file], more].concat()));
+    let written = |more: &[&str]| translated(more).succeeds().stdout;
+    assert_eq!(written(&["--greedy"]), written(&["--beams", "1"]));
+    assert_eq!(written(&["--temperature", "2", "--top-k", "1"]), written(&["--greedy"]));
+    let drawn = written(&["--temperature", "3", "--seed", "1"]);
+    assert_eq!(drawn.lines().count(), 6);
+    assert_eq!(written(&["--temperature", "3", "--seed", "1", "--batch", "1"]), drawn);
+    assert_ne!(written(&["--temperature", "3", "--seed", "2"]), drawn);
+    for how in [&["--temperature", "3", "--min-p", "0.01"][..], &["--beams", "3"], &["--greedy"]] {
+        let found = written(&[how, &["--regex", "a(b|c)*"]].concat());
+        let is_valid = |line: &str| line.starts_with('a') && line[1..].chars().all(|c| ['b', 'c'].contains(&c));
+        assert!(found.lines().count() == 6 && found.lines().all(is_valid), "{found}");
+        let found = written(&[how, &["--prefix", "ca", "--ban", "b", "--min-new-tokens", "4"]].concat());
+        assert!(found.lines().all(|line| line.starts_with("ca") && !line.contains('b')), "{found}");
+    }
+    translated(&["--temperature", "0"]).fails(USER, &["temperature is 0"]);
+    translated(&["--top-p", "0.5", "--beams", "2"]).fails(USER, &["--top-p is not for a search"]);
+    translated(&["--min-p", "0.5", "--prompt-lookup"]).fails(USER, &["and greedy, but tokens are drawn"]);
+    translated(&["--sentences", "--regex", "a"]).fails(USER, &["'--sentences'", "--regex"]);
+    translated(&["--prefix", &"a".repeat(13)]).fails(USER, &["--prefix has 13 tokens, but the text has at most 12"]);
+}
+
 /// A model of the same recipe that knows other characters.
 fn trained_on(home: &Path, line: &str) -> PathBuf {
     let data = home.join("data");

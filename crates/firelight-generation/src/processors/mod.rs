@@ -3,6 +3,7 @@
 //! [`GenerationOptions::with_processor`](crate::GenerationOptions::with_processor) or
 //! [`BeamOptions::with_processor`](crate::BeamOptions::with_processor).
 
+mod banned_text;
 mod bans;
 mod contrastive;
 mod dry;
@@ -21,6 +22,7 @@ mod xtc;
 
 use std::fmt::Debug;
 
+pub use banned_text::BannedText;
 pub use bans::{Banned, Forced, NotBefore};
 pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;

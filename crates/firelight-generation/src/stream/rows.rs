@@ -41,6 +41,7 @@ impl<M: Autoregressive> TokenStream<'_, M> {
         let new = self.stops.len()..self.stops.len() + other.stops.len();
         self.stops.extend(other.stops);
         self.scores.extend(other.scores);
+        self.end_scores.extend(other.end_scores);
         let (state, rows, join) = (other.state, other.rows, M::State::join);
         self.joining.push(Joining { first: new.start, state, logits, rows, join });
         new

@@ -150,3 +150,17 @@ fn a_text_that_begins_alike_is_read_from_where_it_differs() {
         assert_eq!(after(prompt), expected, "{prompt:?}");
     }
 }
+
+#[test]
+fn the_stop_token_of_a_row_has_a_score_of_its_own() {
+    let options = GenerationOptions::new(4).greedy().with_stop_tokens([7]).with_logprobs(0);
+    let model = Successor::new(8);
+    let mut tokens = TokenStream::new(&model, vec![vec![2], vec![5]], &options).unwrap();
+    let mut scored = [0, 0];
+    while let Some(step) = tokens.next() {
+        step.unwrap();
+        scored.iter_mut().zip(tokens.scores()).for_each(|(count, score)| *count += usize::from(score.is_some()));
+    }
+    let ends: Vec<Option<u32>> = tokens.end_scores().iter().map(|end| end.as_ref().map(|end| end.id)).collect();
+    assert_eq!((scored, ends), ([4, 1], vec![None, Some(7)]));
+}

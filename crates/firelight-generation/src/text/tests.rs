@@ -99,3 +99,31 @@ fn the_caller_may_break_off() {
     let generated = run(u32::from(b'a'), 9, |_| ControlFlow::Break(()));
     assert_eq!((generated.text.as_str(), generated.stopped), ("b", StopReason::Caller));
 }
+
+#[test]
+fn an_error_has_the_text_before_it_and_what_was_held_back_is_given_out() {
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    let options = GenerationOptions::new(9).greedy().with_stop_strings(["def"]);
+    let (model, mut pieces) = (Successor::new(256).broken_after(4), Vec::new());
+    let error = generate_text(&model, vec![vec![97]], tokenizer.stream(), &options, |piece| {
+        pieces.push(piece.to_string());
+        ControlFlow::Continue(())
+    });
+    let error = error.unwrap_err();
+    assert!(error.to_string().starts_with("the model's logits for new token 4 are not finite"), "{error}");
+    let [text] = error.texts() else { panic!("{error:?}") };
+    assert_eq!(
+        (text.text.as_str(), &text.ids[..], text.stopped),
+        ("bcde", &[98, 99, 100, 101][..], StopReason::Failed)
+    );
+    assert_eq!(pieces, ["b", "c", "de"]);
+}
+
+#[test]
+fn texts_of_samples_stay_where_a_later_one_fails() {
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap();
+    let (model, options) = (Successor::new(256).broken_after(5), GenerationOptions::new(4).greedy());
+    let error = generate_text_samples(&model, vec![vec![97]], 18, &tokenizer.stream(), &options).unwrap_err();
+    let texts: Vec<&str> = error.texts().iter().map(|row| row.text.as_str()).collect();
+    assert_eq!(texts, [vec!["bcde"; 16], vec!["bc"; 2]].concat());
+}

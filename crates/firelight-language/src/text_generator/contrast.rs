@@ -6,7 +6,7 @@ use firelight_generation::processors::ContrastiveDecoding;
 use firelight_generation::{ContrastiveOptions, GeneratedText, GenerationError, contrastive_search};
 use firelight_storage::TaskError;
 
-use super::TextGenerator;
+use super::{TextGenerator, overflow};
 use crate::model::LanguageModel;
 
 /// How much an amateur counts: see [`TextGenerator::with_amateur`].
@@ -85,8 +85,12 @@ impl TextGenerator {
     pub fn contrast(&self, prompt: &str, options: &ContrastiveOptions) -> Result<GeneratedText, TaskError> {
         let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
         self.end(&mut options.stop_tokens, &mut options.processing);
-        let found = contrastive_search(&self.real(&self.model), prompt, &options)?;
-        Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stopped: found.stopped })
+        let asked = options.max_new_tokens;
+        options.max_new_tokens = self.room(asked, prompt[0].len());
+        let found = contrastive_search(&self.real(&self.model), prompt, &options)
+            .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
+        let stopped = overflow::reason(found.stopped, found.ids.len(), asked);
+        Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stopped })
     }
 }
 

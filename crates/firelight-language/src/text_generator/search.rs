@@ -5,7 +5,7 @@ use firelight_generation::{
 };
 use firelight_storage::{InputError, TaskError};
 
-use super::TextGenerator;
+use super::{TextGenerator, overflow};
 
 impl TextGenerator {
     /// Continues `prompt` `samples` times. All samples use the same seed but different draws. The first is what
@@ -19,8 +19,12 @@ impl TextGenerator {
         samples: usize,
         options: &GenerationOptions,
     ) -> Result<Vec<GeneratedText>, TaskError> {
-        let (options, (prompt, text)) = (&self.until_end(options), self.read(prompt)?);
-        Ok(generate_text_samples(&self.real(&self.decoder()), prompt, samples, &text, options)?)
+        let (prompt, text) = self.read(prompt)?;
+        let fitting = self.fitting(&self.until_end(options), prompt[0].len());
+        let mut found = generate_text_samples(&self.real(&self.decoder()), prompt, samples, &text, &fitting)?;
+        let reason = |text: &GeneratedText| overflow::reason(text.stopped, text.ids.len(), options.max_new_tokens);
+        found.iter_mut().for_each(|text| text.stopped = reason(text));
+        Ok(found)
     }
 
     /// Continues `prompt` `samples` times and returns the text whose tokens have the highest mean log-probability under the
@@ -51,8 +55,16 @@ impl TextGenerator {
     pub fn search(&self, prompt: &str, options: &BeamOptions) -> Result<Vec<(String, Hypothesis)>, TaskError> {
         let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
         self.end(&mut options.stop_tokens, &mut options.processing);
+        let (asked, read) = (options.max_new_tokens, prompt[0].len());
+        options.max_new_tokens = self.room(asked, read);
+        if options.max_new_tokens == 0 && asked > 0 {
+            return Err(overflow::full(read).into());
+        }
         let found = beam_search(&self.real(&self.decoder()), prompt, &options)?;
-        let written = |hypothesis: Hypothesis| (text.clone().read(&hypothesis.ids), hypothesis);
+        let written = |mut hypothesis: Hypothesis| {
+            hypothesis.stopped = overflow::reason(hypothesis.stopped, hypothesis.ids.len(), asked);
+            (text.clone().read(&hypothesis.ids), hypothesis)
+        };
         Ok(found.into_iter().flatten().map(written).collect())
     }
 }

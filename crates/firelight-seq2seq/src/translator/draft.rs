@@ -6,7 +6,8 @@ use firelight_generation::{
     Autoregressive, BeamOptions, DecodeState, Draft, DraftModel, Drafter, GenerationError, Hypothesis,
 };
 
-use super::guessed::{LogProbabilities, greedy, guessed};
+use super::guessed::{LogProbabilities, guessed};
+use super::options::token_by_token;
 use crate::data::right_padded;
 use crate::inference::Seq2SeqState;
 use crate::model::Seq2SeqModel;
@@ -25,7 +26,7 @@ pub(super) fn drafted<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     let of_source = OfSource { model: draft.model(), source: source.clone() };
     let of_source = draft.restricted(&of_source);
     let of_source = LogProbabilities(&of_source); // of what may be written, as those of the model
-    let drafter = DraftModel::new(&of_source, &greedy(options))?.with_tokens(draft.tokens());
+    let drafter = DraftModel::new(&of_source, &token_by_token(options))?.with_tokens(draft.tokens());
     guessed(model, source, UpTo { longest, drafter }, options)
 }
 

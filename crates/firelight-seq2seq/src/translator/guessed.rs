@@ -1,16 +1,16 @@
-//! Greedy translation of one source at a time, with guesses that are read at once.
+//! Translations that are written token by token: drawn, or greedily with guesses that are read at once.
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::{Device, Int, Tensor};
-use firelight_generation::processors::{History, NotBefore};
+use firelight_generation::processors::History;
 use firelight_generation::{
     Autoregressive, BeamOptions, Drafter, GenerationError, GenerationOptions, Hypothesis, PromptLookup, StopReason,
-    TokenStream,
+    TokenScore, TokenStream,
 };
 
+use super::options::token_by_token;
+
 /// The target that a search of one beam finds, written token by token with the guesses of a drafter.
-///
-/// The end token is chosen as any other one, so that it counts in the score, which is that of the model without penalties.
 ///
 /// # Errors
 /// As [`beam_search`](firelight_generation::beam_search).
@@ -20,30 +20,45 @@ pub(super) fn guessed<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     drafter: impl Drafter,
     options: &BeamOptions,
 ) -> Result<Hypothesis, GenerationError> {
-    let (model, greedy) = (LogProbabilities(model), greedy(options));
-    let mut tokens = TokenStream::new(&model, vec![source], &greedy)?.with_drafter(drafter);
-    let (mut ids, mut log_probability) = (Vec::new(), 0.0);
-    while let Some(step) = tokens.next() {
-        let Some(id) = step?[0] else { break };
-        log_probability += tokens.scores()[0].as_ref().map_or(0.0, |score| score.log_probability);
-        ids.push(id);
-        if options.stop_tokens.contains(&id) {
-            tokens.end_row(0, StopReason::StopToken(id));
-        }
-    }
-    let score = log_probability / (ids.len().max(1) as f64).powf(options.length_penalty);
-    let stopped = tokens.stops()[0].unwrap_or(StopReason::MaxNewTokens);
-    if matches!(stopped, StopReason::StopToken(_)) {
-        ids.pop();
-    }
-    Ok(Hypothesis { ids, score, stopped })
+    let (model, greedy) = (LogProbabilities(model), token_by_token(options));
+    let tokens = TokenStream::new(&model, vec![source], &greedy)?.with_drafter(drafter);
+    Ok(targets(tokens, options.length_penalty)?.swap_remove(0))
 }
 
-/// The same choices token by token. That no end token comes too early is said apart, for to the stream it is a token like others.
-pub(super) fn greedy(options: &BeamOptions) -> GenerationOptions {
-    let ends = NotBefore { new_tokens: options.processing.min_new_tokens, ids: options.stop_tokens.clone() };
-    let processing = options.processing.clone().with_processor(ends);
-    GenerationOptions::new(options.max_new_tokens).greedy().with_processing(processing).with_logprobs(0)
+/// The targets of several sources, written token by token as `steps` says. Each is the one that its source would get alone, up to rounding.
+///
+/// # Errors
+/// As [`TokenStream::of_rows`].
+pub(super) fn drawn<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
+    model: &M,
+    sources: Vec<Vec<u32>>,
+    steps: &GenerationOptions,
+    length_penalty: f64,
+) -> Result<Vec<Hypothesis>, GenerationError> {
+    let each = vec![steps.clone(); sources.len()];
+    targets(TokenStream::of_rows(model, sources, &each)?, length_penalty)
+}
+
+/// Runs a stream to its end. The score of a target is that of the model, without penalties; the end token counts.
+fn targets<M: Autoregressive>(
+    mut tokens: TokenStream<'_, M>,
+    length_penalty: f64,
+) -> Result<Vec<Hypothesis>, GenerationError> {
+    let of = |score: &Option<TokenScore>| score.as_ref().map_or(0.0, |score| score.log_probability);
+    let mut rows: Vec<(Vec<u32>, f64)> = vec![(Vec::new(), 0.0); tokens.batch_size()];
+    while let Some(step) = tokens.next() {
+        for ((ids, total), (id, score)) in rows.iter_mut().zip(step?.into_iter().zip(tokens.scores())) {
+            ids.extend(id);
+            *total += of(score);
+        }
+    }
+    let ended = rows.into_iter().enumerate().map(|(row, (ids, total))| {
+        let (end, stopped) = (&tokens.end_scores()[row], tokens.stops()[row]);
+        let length = ids.len() + usize::from(end.is_some());
+        let score = (total + of(end)) / (length.max(1) as f64).powf(length_penalty);
+        Hypothesis { ids, score, stopped: stopped.unwrap_or(StopReason::MaxNewTokens) }
+    });
+    Ok(ended.collect())
 }
 
 /// Looks the last tokens up in the target and in the source before it, from where names and numbers are copied.

@@ -22,7 +22,7 @@ impl Translator {
     /// the source; the translations stay the same.
     ///
     /// Lines are then translated one at a time, and scores leave penalties out. The options must ask for one beam
-    /// ([`TranslateOptions::greedy`]), for early stopping that is not [`EarlyStopping::Never`], and for no constraint.
+    /// ([`TranslateOptions::greedy`]), for early stopping that is not [`EarlyStopping::Never`], and for no draws and no constraint.
     pub fn with_lookup(mut self, lookup: PromptLookup) -> Self {
         self.guesser = Some(Guesser::Lookup(lookup));
         self
@@ -89,6 +89,7 @@ impl Guesser {
                 "and end with it, but early stopping is `never`",
                 "stop early (--early-stopping heuristic)",
             ),
+            (options.draws.is_some(), "and greedy, but tokens are drawn", "leave out the options of draws"),
             (
                 options.processing.constraint.is_some(),
                 "without a constraint, but there is one",

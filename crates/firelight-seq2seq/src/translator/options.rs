@@ -1,6 +1,6 @@
-//! How translations are searched.
+//! How translations are searched, or drawn.
 
-use firelight_generation::{EarlyStopping, Processing};
+use firelight_generation::{BeamOptions, EarlyStopping, GenerationOptions, Processing, RandomSampling, Sampling};
 
 /// How translations are searched.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,9 @@ pub struct TranslateOptions {
     pub diversity_penalty: f64,
     /// When a line has been searched enough. Default: [`EarlyStopping::Heuristic`].
     pub early_stopping: EarlyStopping,
-    /// Penalties, bans and forced tokens. Default: none but those of the model's makers.
+    /// Draws each token in the place of a search, which then has one beam and one translation. Default: none.
+    pub draws: Option<Draws>,
+    /// Penalties, bans and forced tokens, and a constraint. Default: none but those of the model's makers.
     pub processing: Processing,
     /// Whether the [sentences](firelight_data::sentences()) of a line are translated one by one. The translation of a line of several is the
     /// best one of each, with a space between them, their ids one after the other and the mean of their scores; such a line has one
@@ -30,6 +32,41 @@ pub struct TranslateOptions {
     pub batch: usize,
 }
 
+/// How the tokens of a translation are drawn.
+///
+/// ```
+/// use firelight_generation::RandomSampling;
+/// use firelight_seq2seq::{Draws, TranslateOptions};
+///
+/// let mut sampling = RandomSampling::default();
+/// sampling.top_p = Some(0.9);
+/// let options = TranslateOptions { draws: Some(Draws { sampling, seed: 7 }), ..TranslateOptions::greedy() };
+/// assert_eq!(options.beams, 1);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Draws {
+    /// The distribution that each token is drawn from.
+    pub sampling: RandomSampling,
+    /// Seed of the draws. All lines are drawn by the same random numbers, so that no translation depends on the other lines.
+    pub seed: u64,
+}
+
+impl Draws {
+    /// The options that draw what a search with these options looks for.
+    pub(super) fn options(&self, search: &BeamOptions) -> GenerationOptions {
+        token_by_token(search).with_sampling(Sampling::Random(self.sampling.clone())).with_seed(self.seed)
+    }
+}
+
+/// The greedy choice of the tokens that a search of one beam finds, with their scores.
+pub(super) fn token_by_token(search: &BeamOptions) -> GenerationOptions {
+    GenerationOptions::new(search.max_new_tokens)
+        .greedy()
+        .with_processing(search.processing.clone())
+        .with_stop_tokens(search.stop_tokens.clone())
+        .with_logprobs(0)
+}
+
 impl Default for TranslateOptions {
     fn default() -> Self {
         Self {
@@ -39,6 +76,7 @@ impl Default for TranslateOptions {
             groups: 1,
             diversity_penalty: 0.0,
             early_stopping: EarlyStopping::default(),
+            draws: None,
             processing: Processing::default(),
             sentences: false,
             truncate: false,

@@ -3,25 +3,30 @@
 use std::collections::BTreeSet;
 
 use firelight_data::{Batching, longest_first};
-use firelight_generation::{BeamOptions, GenerationError, Hypothesis, WithVocabulary, beam_search};
-use firelight_storage::TaskError;
+use firelight_generation::{BeamOptions, GenerationError, GenerationOptions, Hypothesis, WithVocabulary, beam_search};
+use firelight_storage::{InputError, TaskError};
 
+use super::guessed::drawn;
 use super::sentences::require_one_best;
 use super::{TranslateOptions, Translator};
 
+/// The hypotheses of a source, best first, or why there are none.
+pub(super) type Found = Result<Vec<Hypothesis>, GenerationError>;
+
 impl Translator {
-    /// The hypotheses of every source, those of similar length searched together. `observe` hears after every batch which sources were in it.
+    /// The hypotheses of every source, those of similar length searched together, or why a source has none. `observe` hears after every batch which sources were in it.
     pub(super) fn search(
         &self,
         sources: &[Vec<u32>],
         options: &TranslateOptions,
         mut observe: impl FnMut(&[usize]),
-    ) -> Result<Vec<Vec<Hypothesis>>, TaskError> {
+    ) -> Result<Vec<Found>, TaskError> {
         let beams = self.beams(options)?;
-        let mut found = vec![Vec::new(); sources.len()];
+        let draws = options.draws.as_ref().map(|draws| draws.options(&beams));
+        let mut found: Vec<Found> = sources.iter().map(|_| Ok(Vec::new())).collect();
         for batch in self.together(sources.iter().map(Vec::len), options) {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
-            for (&index, best) in batch.iter().zip(self.best(prompt, &beams)?) {
+            for (&index, best) in batch.iter().zip(self.each(prompt, &beams, draws.as_ref())?) {
                 found[index] = best;
             }
             observe(&batch);
@@ -35,10 +40,40 @@ impl Translator {
         longest_first(lengths, max_tokens, if self.guesser.is_some() { 1 } else { options.batch })
     }
 
-    /// The hypotheses of sources that are searched together.
-    fn best(&self, sources: Vec<Vec<u32>>, beams: &BeamOptions) -> Result<Vec<Vec<Hypothesis>>, GenerationError> {
+    /// The hypotheses of each source. Where they cannot be found together, each source by itself tells whose options leave nothing.
+    ///
+    /// # Errors
+    /// If the model or the device fails, which is the error of no source.
+    fn each(
+        &self,
+        sources: Vec<Vec<u32>>,
+        beams: &BeamOptions,
+        draws: Option<&GenerationOptions>,
+    ) -> Result<Vec<Found>, GenerationError> {
+        match self.best(sources.clone(), beams, draws) {
+            Ok(found) => Ok(found.into_iter().map(Ok).collect()),
+            Err(error) if !error.is_user_error() => Err(error),
+            Err(error) if sources.len() == 1 => Ok(vec![Err(error)]),
+            Err(_) => {
+                let alone = |source: Vec<u32>| Ok(self.each(vec![source], beams, draws)?.swap_remove(0));
+                sources.into_iter().map(alone).collect()
+            }
+        }
+    }
+
+    /// The hypotheses of sources that are searched together, or drawn.
+    fn best(
+        &self,
+        sources: Vec<Vec<u32>>,
+        beams: &BeamOptions,
+        draws: Option<&GenerationOptions>,
+    ) -> Result<Vec<Vec<Hypothesis>>, GenerationError> {
         let size = self.vocabulary.target().vocab_size();
         let model = WithVocabulary::new(&self.model, size).with_defaults(&self.defaults);
+        if let Some(draws) = draws {
+            let found = drawn(&model, sources, draws, beams.length_penalty)?;
+            return Ok(found.into_iter().map(|target| vec![target]).collect());
+        }
         let Some(guesser) = &self.guesser else { return beam_search(&model, sources, beams) };
         let is_joint = self.vocabulary.is_joint();
         let alone = |source: Vec<u32>| Ok(vec![guesser.write(&model, source, is_joint, beams)?]);
@@ -58,6 +93,10 @@ impl Translator {
         self.defaults.add_to(&mut beams.processing, self.vocabulary.target().vocab_size());
         require_one_best(options)?;
         beams.validate()?;
+        if let Some(draws) = &options.draws {
+            require_one_beam(options)?;
+            draws.options(&beams).validate()?;
+        }
         self.guesser.as_ref().map_or(Ok(()), |guesser| guesser.check(options))?;
         Ok(beams)
     }
@@ -71,5 +110,14 @@ impl Translator {
     fn stop_tokens(&self) -> Vec<u32> {
         let ends = [self.vocabulary.ends().target].into_iter().chain(self.defaults.end_tokens().iter().copied());
         ends.collect::<BTreeSet<u32>>().into_iter().collect()
+    }
+}
+
+/// What is drawn is one text.
+fn require_one_beam(options: &TranslateOptions) -> Result<(), InputError> {
+    match options.beams {
+        0 | 1 => Ok(()),
+        beams => Err(InputError::new(format!("tokens are drawn, but {beams} beams are searched"))
+            .advise("take one beam (--beams 1), or leave out temperature and seed")),
     }
 }

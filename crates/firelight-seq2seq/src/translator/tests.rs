@@ -1,6 +1,8 @@
 use super::*;
 use firelight_core::{Init, ParamBuilder, WeightInit};
 use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_generation::processors::{HIDDEN, History, LogitsProcessor};
+use firelight_generation::{Constraint, Processing, RandomSampling};
 use firelight_kernels::assert_close;
 use firelight_storage::{Existing, save_weights};
 
@@ -144,5 +146,104 @@ fn a_model_comes_back_from_its_folder_and_lacks_nothing_that_changes_a_translati
         let text = error.to_string();
         assert!(error.is_user_error() && text.contains("config.json`"), "{text}");
         assert!(text.contains(&format!("missing field `{key}`")), "{text}");
+    }
+}
+
+fn drawing(seed: u64) -> TranslateOptions {
+    let mut sampling = RandomSampling::default();
+    sampling.temperature = 1.5;
+    TranslateOptions { draws: Some(Draws { sampling, seed }), ..TranslateOptions::greedy() }
+}
+
+#[test]
+fn drawn_translations_depend_on_the_seed_and_not_on_the_other_lines() {
+    let (translator, lines) = (translator(), ["abc", "", "hgfedcba", "a", "cab"]);
+    let drawn = |lines: &[&str], seed| texts(&translator.translate_with(lines, &drawing(seed), |_| ()).unwrap());
+    let together = drawn(&lines, 3);
+    for (line, found) in lines.iter().zip(&together) {
+        assert_eq!(&drawn(&[*line], 3)[0], found, "{line}");
+    }
+    assert_eq!(drawn(&lines, 3), together);
+    assert_ne!(drawn(&lines, 4), together);
+}
+
+#[test]
+fn draws_from_the_best_token_alone_are_the_greedy_translation_with_its_score() {
+    let (translator, lines) = (translator(), ["abc", "hgfedcba", "a"]);
+    let mut options = drawing(1);
+    options.draws.iter_mut().for_each(|draws| draws.sampling.top_k = Some(1));
+    let greedy = translator.translate_with(&lines, &TranslateOptions::greedy(), |_| ()).unwrap();
+    let found = translator.translate_with(&lines, &options, |_| ()).unwrap();
+    assert_eq!(texts(&found), texts(&greedy));
+    for (found, greedy) in found.iter().flatten().zip(greedy.iter().flatten()) {
+        assert_close(&[found.score], &[greedy.score], 1e-4);
+    }
+}
+
+#[test]
+fn drawn_and_searched_translations_satisfy_a_constraint() {
+    let translator = translator();
+    let constraint = Constraint::regex("(ab|cd)( (ab|cd))*", translator.vocabulary().target()).unwrap();
+    let processing = Processing { constraint: Some(constraint.clone()), ..Processing::default() };
+    for options in [drawing(1), drawing(2), TranslateOptions::greedy(), TranslateOptions::default()] {
+        let options = TranslateOptions { processing: processing.clone(), ..options };
+        let found = translator.translate_with(&["abc", "hgfedcba", "a"], &options, |_| ()).unwrap();
+        assert!(found.iter().flatten().all(|found| constraint.accepts(&found.text)), "{found:?}");
+        assert_eq!(found.iter().flatten().count(), 3);
+    }
+}
+
+#[test]
+fn draws_are_of_one_beam_and_in_their_range() {
+    let refused = |options: TranslateOptions| {
+        let error = translator().translate_with(&["a"], &options, |_| ()).unwrap_err();
+        assert!(error.is_user_error());
+        error.to_string()
+    };
+    let several = refused(TranslateOptions { beams: 5, ..drawing(1) });
+    assert!(several.starts_with("tokens are drawn, but 5 beams are searched; take one beam"), "{several}");
+    let mut cold = drawing(1);
+    cold.draws.iter_mut().for_each(|draws| draws.sampling.temperature = -1.0);
+    assert!(refused(cold).contains("temperature is -1"));
+}
+
+/// Leaves no token behind a text.
+#[derive(Clone, Debug)]
+struct NothingBehind(Vec<u32>);
+
+impl LogitsProcessor for NothingBehind {
+    fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        if history.new_ids() == self.0 {
+            logits.fill(HIDDEN);
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_line_for_which_no_token_is_left_fails_alone() {
+    let (translator, lines) = (translator(), ["abc", "", "hgfedcba", "a", "cab"]);
+    let plain = translator.translate_with(&lines, &TranslateOptions::greedy(), |_| ()).unwrap();
+    let ids = &plain[0][0].ids;
+    let begun = ids[..ids.len().saturating_sub(1)].to_vec();
+    let processing = Processing::default().with_processor(NothingBehind(begun.clone()));
+    let options = TranslateOptions { processing, ..TranslateOptions::greedy() };
+    let found = translator.translate_each(10, &lines, &options, |_| ()).unwrap();
+    let fails = |plain: &[Translation]| plain.iter().any(|plain| plain.ids.starts_with(&begun));
+    assert!(fails(&plain[0]) && !fails(&plain[1]));
+    for (number, (plain, found)) in (11..).zip(plain.iter().zip(found)) {
+        match found {
+            Ok(found) => {
+                let same = found.iter().map(|found| &found.ids).eq(plain.iter().map(|plain| &plain.ids));
+                assert!(!fails(plain) && same, "line {number}: {found:?}");
+            }
+            Err(error) => {
+                let told = format!("line {number}: no token is left to choose as new token {}", begun.len());
+                assert!(fails(plain) && error.to_string().starts_with(&told), "{error}");
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ use firelight::storage::InputError;
 
 use super::cache_type::KvCache;
 use super::precision::ComputeIn;
+use super::restricting::Restrictions;
 use super::sampling::Sampling;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -55,9 +56,8 @@ pub(crate) struct Chat {
     kv_cache: KvCache,
     #[command(flatten)]
     sampling: Sampling,
-    /// Seed of the draws: the same seed gives the same answers to the same messages
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    #[command(flatten)]
+    restrictions: Restrictions,
 }
 
 impl Chat {
@@ -71,17 +71,19 @@ impl Chat {
             None => template,
         };
         let sampling = self.sampling.clone();
-        let options = self.options(&match generator.defaults() {
+        let mut options = self.options(&match generator.defaults() {
             Some(defaults) => sampling.with_defaults(defaults),
             None => sampling,
         })?;
+        self.restrictions.add_to(&mut options.processing, generator.tokenizer(), "", self.max_new_tokens)?;
+        options.validate()?;
         let session = ChatSession::new(&generator, template).with_system(self.system.unwrap_or_default());
         let talk = Talk::new(session, options, Breakable::listen()?);
         self.compute.within(|| talk.run(Input::new()?))
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
-        let options = sampling.options(self.max_new_tokens, self.seed);
+        let options = sampling.options(self.max_new_tokens);
         options.validate()?;
         Ok(options)
     }

@@ -103,9 +103,10 @@ impl<'g> Talk<'g> {
     /// Answers the last message, on the standard output while it is written. Where that fails the conversation is as before.
     fn answer(&mut self, before: Vec<ChatMessage>) -> Result<()> {
         let options = self.options.clone().with_seed(self.seed());
-        let mut written: io::Result<()> = Ok(());
+        let (mut written, mut has_begun): (io::Result<()>, bool) = (Ok(()), false);
         self.signal.begin();
         let answer = self.session.answer(&options, |piece| {
+            has_begun = true;
             written = output::print(piece);
             match written.is_err() || self.signal.is_asked() {
                 true => ControlFlow::Break(()),
@@ -117,6 +118,9 @@ impl<'g> Talk<'g> {
         match answer {
             Ok(answer) => self.finish(&answer)?,
             Err(error) => {
+                if has_begun {
+                    output::print("\n")?; // the end of its line
+                }
                 self.session.set_messages(before);
                 self.failures.tell(Err(error));
             }

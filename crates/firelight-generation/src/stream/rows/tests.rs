@@ -1,10 +1,19 @@
 //! Rows beside one another against the same rows alone.
 
+use proptest::prelude::*;
+
+use crate::processors::{Dry, MirostatOptions, Xtc};
 use crate::stream::tests::{Written, alone, pairs, written};
-use crate::{Drafter, GenerationError, GenerationOptions, History, Processing, StopReason, TokenStream};
+use crate::{
+    Drafter, GenerationError, GenerationOptions, History, Processing, PromptLookup, RandomSampling, Sampling,
+    StopReason, TokenStream,
+};
+
+/// A prompt and its options.
+type Request = (Vec<u32>, GenerationOptions);
 
 /// Prompts of several lengths with options of several kinds.
-fn requests() -> Vec<(Vec<u32>, GenerationOptions)> {
+fn requests() -> Vec<Request> {
     let penalty = Processing { repetition_penalty: 1.3, ..Processing::default() };
     vec![
         (vec![0, 1], GenerationOptions::new(9).with_temperature(1.0).with_seed(4)),
@@ -88,4 +97,94 @@ fn a_stream_that_has_begun_joins_no_other() {
     let mut begun = open();
     begun.next();
     open().join(begun);
+}
+
+/// Greedy choice, and every setting of a random choice.
+fn samplers() -> Vec<Sampling> {
+    let changes: [fn(&mut RandomSampling); 9] = [
+        |_| {},
+        |random| random.top_k = Some(2),
+        |random| random.top_p = Some(0.7),
+        |random| random.min_p = Some(0.5),
+        |random| random.typical_p = Some(0.6),
+        |random| random.top_n_sigma = Some(1.0),
+        |random| random.xtc = Some(Xtc { probability: 0.5, threshold: 0.2 }),
+        |random| random.mirostat = Some(MirostatOptions { tau: 1.2, eta: 0.4 }),
+        |random| {
+            (random.top_k, random.top_p, random.min_p) = (Some(3), Some(0.95), Some(0.1));
+            random.xtc = Some(Xtc::default());
+            random.mirostat = Some(MirostatOptions::default());
+        },
+    ];
+    let random =
+        |change: fn(&mut RandomSampling)| GenerationOptions::new(0).with_temperature(1.3).with_random(change).sampling;
+    std::iter::once(Sampling::Greedy).chain(changes.map(random)).collect()
+}
+
+/// Every penalty and every ban.
+fn penalties() -> Vec<Processing> {
+    let dry = Dry { allowed: 1, multiplier: 1.5, ..Dry::default() };
+    vec![
+        Processing::default(),
+        Processing { repetition_penalty: 1.7, ..Processing::default() },
+        Processing { frequency_penalty: 0.4, ..Processing::default() },
+        Processing { presence_penalty: -1.0, ..Processing::default() },
+        Processing { no_repeat_ngram_size: 5, ..Processing::default() },
+        Processing { dry: Some(dry), ..Processing::default() },
+        Processing { banned: vec![vec![1, 2], vec![0, 0, 0]], min_new_tokens: 6, ..Processing::default() },
+        Processing { forced_first: vec![1, 2], forced_last: vec![0], not_first: vec![2], ..Processing::default() },
+    ]
+}
+
+/// A request for each sampler: its prompt, its penalty, its seed and its length vary.
+fn any_requests() -> impl Strategy<Value = Vec<Request>> {
+    let (samplers, penalties) = (samplers(), penalties());
+    let prompt = prop::collection::vec(0u32..4, 2..6);
+    let varied = (prompt, 0..penalties.len(), any::<u64>(), 1usize..16);
+    prop::collection::vec(varied, samplers.len()).prop_map(move |all| {
+        let request = |((prompt, penalty, seed, most), sampling): ((Vec<u32>, usize, u64, usize), &Sampling)| {
+            let options = GenerationOptions::new(most).with_sampling(sampling.clone()).with_seed(seed);
+            (prompt, options.with_stop_tokens([3]).with_processing(penalties[penalty].clone()))
+        };
+        all.into_iter().zip(&samplers).map(request).collect()
+    })
+}
+
+/// The first request with guesses, which the others join after some steps.
+fn joined(requests: &[Request], pause: usize) -> Vec<Written> {
+    let model = pairs();
+    let open = |(prompt, options): &Request| TokenStream::new(&model, vec![prompt.clone()], options).unwrap();
+    let mut stream = open(&requests[0]).with_drafter(PromptLookup { ngram: 1, tokens: 4 });
+    let mut rows = vec![Vec::new(); requests.len()];
+    let mut take = |step: Vec<Option<u32>>| rows.iter_mut().zip(step).for_each(|(row, id)| row.extend(id));
+    (0..pause).map_while(|_| stream.next()).for_each(|step| take(step.unwrap()));
+    for request in &requests[1..] {
+        stream.join(open(request));
+    }
+    stream.by_ref().for_each(|step| take(step.unwrap()));
+    rows.into_iter().zip(stream.stops().to_vec()).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(6))]
+    #[test]
+    fn no_text_depends_on_its_batch_whatever_the_sampler(
+        (requests, first, pause) in (any_requests(), 0usize..10, 0usize..9)
+    ) {
+        let expected: Vec<Written> = requests.iter().map(alone).collect();
+        let (prompts, options): (Vec<_>, Vec<_>) = requests.iter().cloned().unzip();
+        let model = pairs();
+        prop_assert_eq!(&written(TokenStream::of_rows(&model, prompts, &options).unwrap()), &expected);
+        for ((prompt, options), expected) in requests.iter().zip(&expected) {
+            let stream = || TokenStream::new(&model, vec![prompt.clone()], options).unwrap();
+            let guessed = written(stream().with_drafter(PromptLookup { ngram: 1, tokens: 4 }));
+            prop_assert_eq!(&guessed[0], expected);
+            let samples = |range| written(TokenStream::of_samples(&model, vec![prompt.clone()], options, range).unwrap());
+            let (both, second) = (samples(0..2), samples(1..2));
+            prop_assert_eq!((&both[0], &both[1]), (expected, &second[0]));
+        }
+        let turned = |rows: &[Written]| [&rows[first..], &rows[..first]].concat();
+        let order: Vec<Request> = [&requests[first..], &requests[..first]].concat();
+        prop_assert_eq!(joined(&order, pause), turned(&expected));
+    }
 }

@@ -1,0 +1,177 @@
+//! What happens where a prompt, or a text, does not fit into the context of the model.
+
+use firelight_generation::{GenerationOptions, StopReason};
+use firelight_storage::InputError;
+
+use super::TextGenerator;
+
+/// What happens where a text, its prompt included, has more tokens than the context of the model.
+///
+/// A text slides by half a context: when the context is full, the oldest half of it is dropped, and what is left is read anew from position
+/// 0. So each token is the one that the model chooses after the tokens that were kept, read as a prompt of their own. No keys and values are
+/// shifted to other positions, which would be faster and only nearly the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ContextOverflow {
+    /// A text slides; a prompt that is too long is refused.
+    #[default]
+    SlideText,
+    /// A text slides, and so does a prompt that is too long: of it the last tokens are read, as many as were left of a text of its length.
+    Slide,
+    /// A text ends where the context is full, by [`StopReason::ContextFull`]; a prompt that is too long is refused.
+    Stop,
+}
+
+impl TextGenerator {
+    /// Sets what happens where a text does not fit into the context.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    /// use firelight_generation::{GenerationOptions, StopReason};
+    /// use firelight_language::{ContextOverflow, LanguageModelConfig, TextGenerator};
+    ///
+    /// let model = LanguageModelConfig::new(256, 16, 2, 1).with_max_seq_len(8).init(&Device::flex());
+    /// let generator = TextGenerator::new(model, Tokenizer::train(&TokenizerConfig::Byte, "").unwrap());
+    /// let generator = generator.with_context_overflow(ContextOverflow::Stop);
+    /// let text = generator.generate("hen", &GenerationOptions::new(100))?;
+    /// assert_eq!((text.ids.len(), text.stopped), (5, StopReason::ContextFull));
+    /// # Ok::<(), firelight_storage::TaskError>(())
+    /// ```
+    pub fn with_context_overflow(mut self, overflow: ContextOverflow) -> Self {
+        self.overflow = overflow;
+        self
+    }
+
+    /// What is read of a prompt.
+    pub(super) fn readable(&self, mut prompt: Vec<u32>) -> Vec<u32> {
+        if self.overflow == ContextOverflow::Slide {
+            prompt.drain(..window_start(prompt.len(), self.model.max_seq_len()));
+        }
+        prompt
+    }
+
+    /// The most new tokens behind a prompt of so many tokens.
+    pub(super) fn room(&self, max_new_tokens: usize, prompt: usize) -> usize {
+        let forced = self.defaults.as_ref().is_some_and(|defaults| defaults.forced_bos_token_id.is_some());
+        let read = prompt + usize::from(forced);
+        match self.overflow {
+            ContextOverflow::Stop => max_new_tokens.min(self.model.max_seq_len().saturating_sub(read)),
+            ContextOverflow::SlideText | ContextOverflow::Slide => max_new_tokens,
+        }
+    }
+
+    /// The options with no more new tokens than there is room for.
+    pub(super) fn fitting(&self, options: &GenerationOptions, prompt: usize) -> GenerationOptions {
+        let mut options = options.clone();
+        options.max_new_tokens = self.room(options.max_new_tokens, prompt);
+        options
+    }
+}
+
+/// Why a text of so many new tokens ended, of which more were asked for.
+pub(super) fn reason(stopped: StopReason, new_tokens: usize, max_new_tokens: usize) -> StopReason {
+    match stopped {
+        StopReason::MaxNewTokens if new_tokens < max_new_tokens => StopReason::ContextFull,
+        stopped => stopped,
+    }
+}
+
+/// A search needs room for a token.
+pub(super) fn full(prompt: usize) -> InputError {
+    InputError::new(format!(
+        "the prompt has {prompt} tokens, which fill the context: nothing can be searched behind it"
+    ))
+    .advise("shorten it, or let the text slide")
+}
+
+/// Where the window of a text begins that has grown to so many tokens.
+fn window_start(tokens: usize, context: usize) -> usize {
+    let stride = context / 2;
+    tokens.saturating_sub(context).div_ceil(stride.max(1)) * stride
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ops::ControlFlow;
+
+    use firelight_generation::{BeamOptions, ContrastiveOptions};
+
+    use super::*;
+    use crate::text_generator::Past;
+    use crate::text_generator::tests::generator;
+
+    /// Of the model of these tests, in tokens.
+    const CONTEXT: usize = 12;
+
+    fn greedy(generator: &TextGenerator, prompt: &str, tokens: usize) -> Vec<u32> {
+        generator.generate(prompt, &GenerationOptions::new(tokens).greedy()).unwrap().ids
+    }
+
+    #[test]
+    fn each_token_beyond_the_context_is_that_of_the_kept_tokens_read_afresh() {
+        for generator in [generator(), generator().without_cache()] {
+            let prompt = generator.encode("abc").unwrap();
+            let all = [&prompt[..], &greedy(&generator, "abc", 40)].concat();
+            let (mut start, one) = (0, GenerationOptions::new(1).greedy());
+            for len in prompt.len()..all.len() {
+                if len - start > CONTEXT {
+                    start += CONTEXT / 2;
+                }
+                assert_eq!(window_start(len, CONTEXT), start, "{len}");
+                let kept = all[start..len].to_vec();
+                let next = generator.generate_after(&mut Past::default(), kept, &one, |_| ControlFlow::Continue(()));
+                assert_eq!(next.unwrap().ids, [all[len]], "token {len}");
+            }
+            assert!(start > CONTEXT, "the window moved more than once");
+        }
+    }
+
+    #[test]
+    fn a_prompt_slides_as_a_text_of_its_length_does() {
+        let generator = generator();
+        let whole = generator.generate("abc", &GenerationOptions::new(50).greedy()).unwrap();
+        let sliding = crate::text_generator::tests::generator().with_context_overflow(ContextOverflow::Slide);
+        for written in [3, 9, 10, 15, 16, 30] {
+            let prompt = format!("abc{}", &whole.text[..written]); // a character is a token
+            assert_eq!(greedy(&sliding, &prompt, 12), whole.ids[written..written + 12], "{written}");
+        }
+        let long = format!("abc{}", &whole.text[..20]);
+        let stopping = crate::text_generator::tests::generator();
+        for refusing in [generator, stopping.with_context_overflow(ContextOverflow::Stop)] {
+            let error = refusing.generate(&long, &GenerationOptions::new(1)).unwrap_err();
+            assert!(error.to_string().starts_with("the prompt has 23 tokens: the context"), "{error}");
+        }
+        let each = sliding.generate_each(&[long.as_str(), "abc"], &GenerationOptions::new(2).greedy());
+        let each: Vec<Vec<u32>> = each.into_iter().map(|found| found.unwrap().ids).collect();
+        assert_eq!(each, [&whole.ids[20..22], &whole.ids[..2]]);
+    }
+
+    #[test]
+    fn a_text_ends_where_the_context_is_full() {
+        let (sliding, stopping) = (generator(), generator().with_context_overflow(ContextOverflow::Stop));
+        let options = GenerationOptions::new(40).greedy();
+        let whole = sliding.generate("abc", &options).unwrap();
+        let stopped = stopping.generate("abc", &options).unwrap();
+        assert_eq!((&stopped.ids[..], stopped.stopped), (&whole.ids[..9], StopReason::ContextFull));
+        let short = stopping.generate("abc", &GenerationOptions::new(9).greedy()).unwrap();
+        assert_eq!((short.ids.len(), short.stopped), (9, StopReason::MaxNewTokens));
+        assert_eq!(stopping.generate_samples("abc", 2, &options).unwrap(), [stopped.clone(), stopped.clone()]);
+        let each = stopping.generate_each(&["abc", "ab"], &options);
+        let each: Vec<_> =
+            each.into_iter().map(|found| (found.as_ref().unwrap().ids.len(), found.unwrap().stopped)).collect();
+        assert_eq!(each, [(9, StopReason::ContextFull), (10, StopReason::ContextFull)]);
+        let contrasted = stopping.contrast("abc", &ContrastiveOptions::new(40)).unwrap();
+        assert_eq!((contrasted.ids.len(), contrasted.stopped), (9, StopReason::ContextFull));
+        let (_, found) = stopping.search("abc", &BeamOptions::new(40).with_beams(1)).unwrap().remove(0);
+        assert_eq!((found.ids, found.stopped), (stopped.ids, StopReason::ContextFull));
+
+        let full = "abcdefghabcd";
+        assert_eq!(stopping.generate(full, &options).unwrap().stopped, StopReason::ContextFull);
+        let error = stopping.search(full, &BeamOptions::new(4)).unwrap_err();
+        assert!(
+            error.is_user_error() && error.to_string().starts_with("the prompt has 12 tokens, which fill"),
+            "{error}"
+        );
+    }
+}
