@@ -1,5 +1,5 @@
 //! `cargo xtask fixtures`: computes the golden values anew; needs python3 with torch, numpy, safetensors, transformers,
-//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers, pillow, timm, pyarrow and gguf.
+//! sacrebleu, rouge-score, scikit-learn, scipy, seqeval, tokenizers, sentencepiece, protobuf, pillow, timm, pyarrow and gguf.
 
 use anyhow::Result;
 
@@ -13,6 +13,7 @@ pub(crate) fn regenerate() -> Result<()> {
     run("golden pixels", &mut program("python3", "tests/fixtures/image_processors.py"))?;
     run("golden decoding", &mut program("python3", "tests/fixtures/decoding.py"))?;
     run("golden ids of tokenizers", &mut program("python3", "tests/fixtures/tokenizer_files.py"))?;
+    run("golden ids of hard strings", &mut program("python3", "tests/fixtures/tokenizer_strings.py"))?;
     run("records in Parquet", &mut program("python3", "tests/fixtures/records.py"))?;
     run("blocks of few bits", &mut program("python3", "tests/fixtures/block_formats.py"))
 }
