@@ -13,6 +13,7 @@ use crate::DataError;
 
 /// The special tokens of RoBERTa, by which its files are told from GPT-2's.
 const ROBERTA: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
+const GPT2: [&str; 1] = ["<|endoftext|>"];
 const GPT_NEOX: [&str; 2] = ["<|endoftext|>", "<|padding|>"];
 const CLIP: [&str; 2] = ["<|startoftext|>", "<|endoftext|>"];
 
@@ -74,7 +75,7 @@ impl Family {
 
     fn special(self) -> &'static [&'static str] {
         match self {
-            Self::Gpt2 | Self::Qwen => &GPT_NEOX[..1],
+            Self::Gpt2 | Self::Qwen => &GPT2,
             Self::GptNeoX => &GPT_NEOX,
             Self::Roberta => &ROBERTA,
             Self::Clip => &CLIP,
@@ -133,7 +134,7 @@ mod tests {
     use std::fs;
 
     const MERGES: (&str, &str) = ("merges.txt", "#version: 0.2\na b\n");
-    const GPT2: (&str, &str) = ("vocab.json", r#"{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}"#);
+    const PAIRS: (&str, &str) = ("vocab.json", r#"{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}"#);
 
     fn of(files: &[(&str, &str)]) -> Result<Tokenizer, DataError> {
         let home = tempfile::tempdir().unwrap();
@@ -143,7 +144,7 @@ mod tests {
 
     #[test]
     fn byte_pairs_of_gpt_2_and_of_roberta_are_told_apart() {
-        let tokenizer = of(&[GPT2, MERGES]).unwrap();
+        let tokenizer = of(&[PAIRS, MERGES]).unwrap();
         assert_eq!(tokenizer.encode("aab").unwrap(), [0, 2]);
         assert_eq!((tokenizer.role(SpecialRole::End), tokenizer.frame().is_some()), (Some(3), false));
         let vocabulary = r#"{"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "ab": 6, "<mask>": 7}"#;
@@ -180,7 +181,7 @@ mod tests {
     fn added_tokens_of_the_settings_are_read() {
         let settings = r#"{"added_tokens_decoder": {"4": {
             "content": "<x>", "lstrip": false, "normalized": false, "rstrip": false, "single_word": false, "special": true}}}"#;
-        let tokenizer = of(&[GPT2, MERGES, ("tokenizer_config.json", settings)]).unwrap();
+        let tokenizer = of(&[PAIRS, MERGES, ("tokenizer_config.json", settings)]).unwrap();
         assert_eq!(tokenizer.encode_with_special("ab<x>").unwrap(), [2, 4]);
         assert_eq!(tokenizer.vocab_size(), 5);
     }
