@@ -59,7 +59,8 @@ pub(crate) fn with_modules(config: SentenceEncoderConfig, folder: &HubFolder) ->
         return Ok(found);
     }
     let modules: Vec<Module> = read_json(&path, JSON_LIMIT)?;
-    found.config = found.config.with_normalize(false).with_max_text_len(longest(folder.path())?);
+    let encoder = found.config.encoder.transformer.max_seq_len;
+    found.config = found.config.with_normalize(false).with_max_text_len(longest(folder.path(), encoder)?);
     read_prompts(folder.path(), &mut found.config)?;
     for module in modules {
         let own = || own_folder(folder.path(), &module.path, &path);
@@ -102,18 +103,10 @@ fn own_folder(folder: &Path, name: &str, modules: &Path) -> Result<PathBuf, Inpu
 fn pooling(folder: &Path) -> Result<Vec<PoolingConfig>, TaskError> {
     let path = folder.join("config.json");
     let keys: Map<String, Value> = read_json(&path, JSON_LIMIT)?;
-    let flags = keys.iter().filter(|(_, value)| **value == Value::Bool(true)).map(|(key, _)| key.as_str());
-    let mut modes: Vec<String> = flags.filter_map(|key| key.strip_prefix("pooling_mode_").map(Into::into)).collect();
-    // Newer files have one key, of one way or of several.
-    match keys.get("pooling_mode") {
-        Some(Value::Array(several)) => modes.extend(several.iter().filter_map(Value::as_str).map(Into::into)),
-        one => modes.extend(one.and_then(Value::as_str).map(Into::into)),
-    }
-    let is = |known: &str, mode: &str| {
-        known == mode || known.strip_suffix("_tokens").or(known.strip_suffix("_token")) == Some(mode)
-    };
-    let found: Vec<PoolingConfig> =
-        POOLINGS.iter().filter(|(known, _)| modes.iter().any(|mode| is(known, mode))).map(|(_, way)| *way).collect();
+    let modes = modes(&keys);
+    let is = |known: &str, mode: &str| known == mode || newer(known) == mode;
+    let way = |mode: &String| POOLINGS.iter().find(|(known, _)| is(known, mode)).map(|(_, way)| *way);
+    let found: Vec<PoolingConfig> = modes.iter().filter_map(way).collect();
     if found.is_empty() || found.len() != modes.len() {
         let asked = if modes.is_empty() { "none".into() } else { listed(&modes) };
         let known = format!("known are {}", listed(POOLINGS.map(|(name, _)| name)));
@@ -125,6 +118,29 @@ fn pooling(folder: &Path) -> Result<Vec<PoolingConfig>, TaskError> {
             Err(InputError::in_file(&path, problem).into())
         }
         _ => Ok(found),
+    }
+}
+
+/// The names of the ways of pooling in their order: newer files list them, older ones have a flag for each.
+fn modes(keys: &Map<String, Value>) -> Vec<String> {
+    match keys.get("pooling_mode") {
+        Some(Value::Array(several)) => several.iter().filter_map(Value::as_str).map(Into::into).collect(),
+        Some(Value::String(one)) => vec![one.clone()],
+        _ => {
+            let flags = keys.iter().filter(|(_, value)| **value == Value::Bool(true)).map(|(key, _)| key.as_str());
+            let mut modes: Vec<String> =
+                flags.filter_map(|key| key.strip_prefix("pooling_mode_").map(Into::into)).collect();
+            modes.sort_by_key(|mode| POOLINGS.iter().position(|(known, _)| known == mode));
+            modes
+        }
+    }
+}
+
+/// How newer files call a way of pooling.
+pub(crate) fn newer(name: &str) -> &str {
+    match name {
+        "mean_sqrt_len_tokens" => name,
+        _ => name.strip_suffix("_tokens").or(name.strip_suffix("_token")).unwrap_or(name),
     }
 }
 
@@ -167,18 +183,27 @@ fn read_prompts(folder: &Path, config: &mut SentenceEncoderConfig) -> Result<(),
     Ok(())
 }
 
-/// The longest text in tokens, where `sentence_bert_config.json` says it.
-fn longest(folder: &Path) -> Result<Option<usize>, StorageError> {
+/// The longest text in tokens: `max_seq_length` of `sentence_bert_config.json`, or where newer folders lack it `model_max_length` of the tokenizer,
+/// which counts where the encoder reads more.
+fn longest(folder: &Path, encoder: usize) -> Result<Option<usize>, StorageError> {
     #[derive(Deserialize)]
     struct Keys {
         max_seq_length: Option<usize>,
     }
-    let path = folder.join("sentence_bert_config.json");
-    if !path.is_file() {
+    let [own, tokenizer] = ["sentence_bert_config.json", "tokenizer_config.json"].map(|name| folder.join(name));
+    if own.is_file() {
+        let keys: Keys = read_json(&own, JSON_LIMIT)?;
+        if let Some(longest) = keys.max_seq_length.filter(|longest| *longest > 0) {
+            return Ok(Some(longest));
+        }
+    }
+    if !tokenizer.is_file() {
         return Ok(None);
     }
-    let keys: Keys = read_json(&path, JSON_LIMIT)?;
-    Ok(keys.max_seq_length.filter(|longest| *longest > 0))
+    let keys: Value = read_json(&tokenizer, JSON_LIMIT)?;
+    // A tokenizer without a limit says so by a number beyond all integers.
+    let said = keys["model_max_length"].as_u64().and_then(|longest| usize::try_from(longest).ok());
+    Ok(said.filter(|longest| (1..encoder).contains(longest)))
 }
 
 #[cfg(test)]
@@ -229,7 +254,23 @@ mod tests {
             [PoolingConfig::Class, PoolingConfig::MeanSqrtLen, PoolingConfig::WeightedMean, PoolingConfig::Last];
         assert_eq!(found, expected);
         let newer = r#"{"pooling_mode": ["mean", "max"]}"#;
-        assert_eq!(read(&format!("{MODULES}]"), newer).unwrap().pooling, [PoolingConfig::Max, PoolingConfig::Mean]);
+        let found = read(&format!("{MODULES}]"), newer).unwrap().pooling;
+        assert_eq!(found, [PoolingConfig::Mean, PoolingConfig::Max], "newer files say the order");
+    }
+
+    #[test]
+    fn newer_folders_say_the_longest_text_beside_the_tokenizer() {
+        let home = folder(&format!("{MODULES}]"), r#"{"pooling_mode": "mean"}"#);
+        let write = |name: &str, text: &str| fs::write(home.path().join(name), text).unwrap();
+        let found = || read_folder(&home).unwrap().config.max_text_len;
+        write("tokenizer_config.json", r#"{"model_max_length": 9}"#);
+        assert_eq!(found(), Some(7), "the older file goes first");
+        write("sentence_bert_config.json", "{}");
+        assert_eq!(found(), Some(9));
+        for nothing in ["512", "1000000000000000019884624838656", "0", "null"] {
+            write("tokenizer_config.json", &format!(r#"{{"model_max_length": {nothing}}}"#));
+            assert_eq!(found(), None, "{nothing}");
+        }
     }
 
     #[test]

@@ -59,6 +59,18 @@ fn a_trained_model_goes_out_and_comes_back_and_writes_the_same() {
 }
 
 #[test]
+fn what_both_stacks_of_a_translator_put_out_is_verified() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained/bart-uneven");
+    let path = |name: &str| text(&folder.join(name));
+    let verify = ["--inputs", &path("inputs.safetensors"), "--expected", &path("expected.safetensors")];
+    let verified = firelight(["verify", &text(&folder)].into_iter().chain(verify)).succeeds();
+    for output in ["encoder_hidden_states.1", "decoder_hidden_states.3", "cross_attentions.2", "logits"] {
+        let line = verified.stdout.lines().find(|line| line.starts_with(output)).unwrap_or_else(|| panic!("{output}"));
+        assert!(line.contains("agrees"), "{line}");
+    }
+}
+
+#[test]
 fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));

@@ -9,16 +9,22 @@
 mod agreement;
 mod bpe;
 mod byte_level;
+mod byte_pairs;
 mod characters;
 mod config;
+#[cfg(test)]
+mod drawn;
 mod file;
 mod frame;
 #[cfg(test)]
 mod goldens;
+#[cfg(test)]
+mod hard_strings;
 mod kind;
 mod offsets;
 mod roles;
 mod sentence_piece;
+mod settings;
 mod special;
 mod token_bytes;
 mod unigram;

@@ -1,24 +1,21 @@
-//! Tokenizers of folders without `tokenizer.json`: BERT's `vocab.txt`, GPT-2's and RoBERTa's `vocab.json` with `merges.txt`, models of
-//! SentencePiece, and Marian's two of them. What they leave unsaid is what the classes of `transformers` say: `BertTokenizer`,
-//! `GPT2Tokenizer`, `RobertaTokenizer`, `T5Tokenizer` and so on.
+//! Tokenizers of folders without `tokenizer.json`: the `vocab.txt` of BERT and MPNet, a `vocab.json` with `merges.txt`, models of SentencePiece,
+//! and Marian's two of them. What they leave unsaid is what the classes of `transformers` say: `BertTokenizer`, `MPNetTokenizer`,
+//! `GPT2Tokenizer`, `RobertaTokenizer`, `Qwen2Tokenizer`, `CLIPTokenizer`, `T5Tokenizer` and so on.
 
 use std::path::Path;
 
-use firelight_storage::{InputError, read_json, read_text_file};
+use firelight_storage::{InputError, read_text_file};
 use serde_json::{Map, Value, json};
 
+use super::byte_pairs::byte_pairs;
 use super::file::LIMIT;
+use super::settings::Settings;
 use super::{Tokenizer, roles, sentence_piece};
 use crate::DataError;
 
 /// Marian's two models of SentencePiece.
 const SOURCE: &str = "source.spm";
 const TARGET: &str = "target.spm";
-
-/// The special tokens of BERT, and those of RoBERTa, by which its files are told from GPT-2's.
-const BERT: [&str; 5] = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"];
-const ROBERTA: [&str; 5] = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
-const GPT2: [&str; 1] = ["<|endoftext|>"];
 
 impl Tokenizer {
     /// The tokenizer of a model's folder: its `tokenizer.json`, else what its `vocab.txt`, its `vocab.json` and `merges.txt`, or its model
@@ -44,12 +41,13 @@ impl Tokenizer {
         if whole.is_file() {
             return Self::load(whole).map(Some);
         }
+        let settings = || Settings::of_folder(folder);
         let pieces = sentence_piece::FILES.iter().map(|name| folder.join(name)).find(|path| path.is_file());
         let (path, file) = match pieces {
             Some(path) => (path.clone(), sentence_piece::tokenizer(&path, folder)?),
             None if target.is_file() => (target.clone(), sentence_piece::of_pair(&target, &folder.join("vocab.json"))?),
-            None if words.is_file() => (words.clone(), word_piece(&words, lowers(folder)?)?),
-            None if pairs.is_file() => (pairs.clone(), byte_pairs(&folder.join("vocab.json"), &pairs)?),
+            None if words.is_file() => (words.clone(), word_piece(&words, &settings()?)?),
+            None if pairs.is_file() => (pairs.clone(), byte_pairs(&folder.join("vocab.json"), &pairs, &settings()?)?),
             None => return Ok(None),
         };
         Self::made(&file, &path, Some(&roles::beside(&whole)?)).map(Some)
@@ -74,83 +72,56 @@ impl Tokenizer {
     }
 }
 
-/// Whether a folder of BERT's kind reads lower case: `do_lower_case`, which is true where nobody says otherwise.
-fn lowers(folder: &Path) -> Result<bool, DataError> {
-    let path = folder.join("tokenizer_config.json");
-    if !path.is_file() {
-        return Ok(true);
-    }
-    let keys: Value = read_json(&path, LIMIT)?;
-    Ok(keys["do_lower_case"].as_bool().unwrap_or(true))
+/// The tokens of a family of WordPiece vocabularies: those that are special, what stands around texts, and that of unknown words.
+struct Words {
+    special: &'static [&'static str],
+    class: &'static str,
+    separator: &'static str,
 }
 
-fn word_piece(path: &Path, lowercase: bool) -> Result<Value, DataError> {
+const BERT: Words =
+    Words { special: &["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"], class: "[CLS]", separator: "[SEP]" };
+const MPNET: Words = Words { special: &["<s>", "<pad>", "</s>", UNKNOWN, "<mask>"], class: "<s>", separator: "</s>" };
+const UNKNOWN: &str = "[UNK]";
+
+fn word_piece(path: &Path, settings: &Settings) -> Result<Value, DataError> {
     let text = read_text_file(path, LIMIT)?;
     let ids: Map<String, Value> = text.lines().enumerate().map(|(id, token)| (token.into(), json!(id))).collect();
-    if let Some(missing) = ["[UNK]", "[CLS]", "[SEP]"].into_iter().find(|token| !ids.contains_key(*token)) {
-        let problem = format!("lacks the token {missing}");
-        return Err(InputError::in_file(path, problem).advise("expected a vocabulary of BERT's kind").into());
-    }
-    Ok(json!({
-        "version": "1.0",
-        "added_tokens": added(&ids, &BERT),
-        "normalizer": {
-            "type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": true, "strip_accents": null, "lowercase": lowercase,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "post_processor": {"type": "BertProcessing", "sep": pair(&ids, "[SEP]"), "cls": pair(&ids, "[CLS]")},
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
-        "model": {
-            "type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": ids,
-        },
-    }))
-}
-
-fn byte_pairs(vocabulary: &Path, merges: &Path) -> Result<Value, DataError> {
-    let ids: Map<String, Value> = read_json(vocabulary, LIMIT)?;
-    if ids.keys().any(|token| token.ends_with("</w>")) {
-        let problem = "marks the ends of words, as CLIP's: it is read as a tokenizer.json alone";
-        return Err(InputError::in_file(vocabulary, problem)
-            .advise("download that, too, or save it by `transformers`")
+    let is_mpnet = settings.family() == "mpnet";
+    let words = if is_mpnet { MPNET } else { BERT };
+    if let Some(missing) = [UNKNOWN, words.class, words.separator].into_iter().find(|token| !ids.contains_key(*token)) {
+        let (problem, kind) = (format!("lacks the token {missing}"), if is_mpnet { "MPNet" } else { "BERT" });
+        return Err(InputError::in_file(path, problem)
+            .advise(format!("expected a vocabulary of {kind}'s kind"))
             .into());
     }
-    let text = read_text_file(merges, LIMIT)?;
-    let pairs: Vec<&str> = text.lines().filter(|line| !line.starts_with("#version") && !line.is_empty()).collect();
-    let is_roberta = ROBERTA.iter().all(|token| ids.contains_key(*token));
-    let special: &[&str] = if is_roberta { &ROBERTA } else { &GPT2 };
-    let level = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true});
-    let frame = json!({
-        "type": "RobertaProcessing", "sep": pair(&ids, "</s>"), "cls": pair(&ids, "<s>"), "trim_offsets": true, "add_prefix_space": false,
-    });
+    let mut frame =
+        json!({"type": "BertProcessing", "sep": pair(&ids, words.separator), "cls": pair(&ids, words.class)});
+    if is_mpnet {
+        frame["type"] = json!("RobertaProcessing");
+        frame["trim_offsets"] = json!(true);
+        frame["add_prefix_space"] = json!(false);
+    }
     Ok(json!({
         "version": "1.0",
-        "added_tokens": added(&ids, special),
-        "pre_tokenizer": level,
-        "post_processor": if is_roberta { frame } else { level.clone() },
-        "decoder": level,
+        "added_tokens": settings.added(&ids, words.special),
+        "normalizer": {
+            "type": "BertNormalizer", "clean_text": true, "lowercase": settings.says("do_lower_case", true),
+            "handle_chinese_chars": settings.says("tokenize_chinese_chars", true),
+            "strip_accents": settings.keys["strip_accents"].as_bool(),
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": frame,
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
         "model": {
-            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": "", "end_of_word_suffix": "",
-            "fuse_unk": false, "vocab": ids, "merges": pairs,
+            "type": "WordPiece", "unk_token": UNKNOWN, "continuing_subword_prefix": "##", "max_input_chars_per_word": 100, "vocab": ids,
         },
     }))
 }
 
 /// A token with its id, as post-processors have it.
-fn pair(ids: &Map<String, Value>, token: &str) -> Value {
+pub(super) fn pair(ids: &Map<String, Value>, token: &str) -> Value {
     json!([token, ids.get(token).cloned().unwrap_or(json!(0))])
-}
-
-/// The special tokens that a vocabulary has.
-fn added(ids: &Map<String, Value>, special: &[&str]) -> Value {
-    let token = |token: &&str| {
-        // A mask takes the space before it, as a word would.
-        let takes_space = *token == "<mask>";
-        Some(json!({
-            "id": ids.get(*token)?, "content": token, "special": true, "single_word": false, "lstrip": takes_space,
-            "rstrip": false, "normalized": false,
-        }))
-    };
-    special.iter().filter_map(token).collect()
 }
 
 #[cfg(test)]
@@ -178,30 +149,29 @@ mod tests {
     }
 
     #[test]
-    fn byte_pairs_of_gpt_2_and_of_roberta_are_told_apart() {
-        let gpt2 = [
-            ("vocab.json", r#"{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}"#),
-            ("merges.txt", "#version: 0.2\na b\n"),
-        ];
-        let tokenizer = of(&gpt2).unwrap();
-        assert_eq!(tokenizer.encode("aab").unwrap(), [0, 2]);
-        assert_eq!((tokenizer.role(SpecialRole::End), tokenizer.frame().is_some()), (Some(3), false));
-        let vocabulary = r#"{"<s>": 0, "<pad>": 1, "</s>": 2, "<unk>": 3, "a": 4, "b": 5, "ab": 6, "<mask>": 7}"#;
-        let tokenizer = of(&[("vocab.json", vocabulary), gpt2[1]]).unwrap();
-        assert_eq!(tokenizer.encode("ab").unwrap(), [6]);
-        let frame = tokenizer.frame().expect("a frame");
-        assert_eq!((frame.begin(), tokenizer.role(SpecialRole::Mask)), (1, Some(7)));
+    fn accents_stay_and_chinese_is_no_word_each_where_the_settings_say_so() {
+        let settings = ("tokenizer_config.json", r#"{"strip_accents": false, "tokenize_chinese_chars": false}"#);
+        let vocabulary = "[UNK]\n[CLS]\n[SEP]\ne\n\u{e9}\n\u{4e2d}\n##\u{6587}\n\u{6587}\n";
+        let encoded = |files: &[(&str, &str)]| of(files).unwrap().encode("\u{c9} \u{4e2d}\u{6587}").unwrap();
+        assert_eq!(encoded(&[("vocab.txt", vocabulary)]), [3, 5, 7]);
+        assert_eq!(encoded(&[("vocab.txt", vocabulary), settings]), [4, 5, 6]);
+    }
+
+    #[test]
+    fn a_vocabulary_of_mpnet_has_the_frame_of_roberta() {
+        let vocabulary = "<s>\n<pad>\n</s>\n<unk>\n[PAD]\n[UNK]\n[CLS]\n[SEP]\nfox\n<mask>\n";
+        let family = ("config.json", r#"{"model_type": "mpnet"}"#);
+        let tokenizer = of(&[("vocab.txt", vocabulary), family]).unwrap();
+        assert_eq!(tokenizer.frame().expect("a frame").put(&[8], None).0, [0, 8, 2]);
+        assert_eq!(tokenizer.frame().expect("a frame").put(&[8], Some(&[8])).0, [0, 8, 2, 2, 8, 2]);
+        let roles = [SpecialRole::Class, SpecialRole::Separator, SpecialRole::Mask, SpecialRole::Unknown];
+        assert_eq!(roles.map(|role| tokenizer.role(role)), [0, 2, 9, 5].map(Some));
+        let error = of(&[("vocab.txt", WORDS), family]).unwrap_err().to_string();
+        assert!(error.contains("lacks the token <s>; expected a vocabulary of MPNet's kind"), "{error}");
     }
 
     #[test]
     fn what_makes_no_tokenizer_is_told() {
-        let merges = [("vocab.json", r#"{"a": 0}"#), ("merges.txt", "#version: 0.2\na b\n")];
-        let error = of(&[("vocab.json", r#"{"a": 0, "a</w>": 1}"#), merges[1]]).unwrap_err().to_string();
-        assert!(error.contains("vocab.json` marks the ends of words, as CLIP's"), "{error}");
-        let error = of(&merges).unwrap_err().to_string();
-        assert!(error.contains("merges.txt` makes no tokenizer"), "{error}");
-        assert!(of(&[("vocab.json", "[]"), merges[1]]).unwrap_err().to_string().contains("vocab.json"));
-        assert!(of(&[merges[1]]).unwrap_err().to_string().contains("vocab.json"));
         let empty = of(&[("vocab.txt", "")]).unwrap_err().to_string();
         assert!(empty.contains("vocab.txt` lacks the token [UNK]; expected a vocabulary of BERT's kind"), "{empty}");
     }

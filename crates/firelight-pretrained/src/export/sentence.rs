@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use firelight_classification::{SentenceDenseConfig, SentenceEncoderConfig};
+use firelight_classification::{PoolingConfig, SentenceDenseConfig, SentenceEncoderConfig};
 use firelight_storage::{InputError, Parameters, TaskError};
 use serde_json::{Map, Value, json};
 
 use super::Export;
-use crate::sentence::{ACTIVATIONS, POOLINGS};
+use crate::sentence::{ACTIVATIONS, POOLINGS, newer};
 use crate::{Row, Table};
 
 /// Whether a parameter is that of a dense layer behind the encoder, which has a file of its own.
@@ -55,14 +55,19 @@ impl Export<'_> {
     }
 }
 
-/// The flags of the ways of pooling; none where one has no flag.
+/// The ways of pooling: flags, which every version reads, or a list where their order is another one. None where one has no name.
 fn pooling(config: &SentenceEncoderConfig, width: usize) -> Option<Value> {
-    let known = |way| POOLINGS.iter().any(|(_, known)| known == way);
+    let place = |way: &PoolingConfig| POOLINGS.iter().position(|(_, known)| known == way);
+    let places: Vec<usize> = config.pooling.iter().map(place).collect::<Option<_>>()?;
+    if places.windows(2).any(|pair| pair[0] >= pair[1]) {
+        let names: Vec<&str> = places.iter().map(|&place| newer(POOLINGS[place].0)).collect();
+        return Some(json!({"embedding_dimension": width, "pooling_mode": names, "include_prompt": true}));
+    }
     let flag = |(name, way): &(&str, _)| (format!("pooling_mode_{name}"), json!(config.pooling.contains(way)));
     let mut keys: Map<String, Value> = POOLINGS.iter().map(flag).collect();
     keys.insert("word_embedding_dimension".into(), json!(width));
     keys.insert("include_prompt".into(), json!(true));
-    config.pooling.iter().all(known).then_some(Value::Object(keys))
+    Some(Value::Object(keys))
 }
 
 fn keys(dense: &SentenceDenseConfig, d_in: usize) -> Value {

@@ -192,7 +192,7 @@ fn tiny_models_write_what_they_write_in_transformers() {
 #[test]
 fn every_family_writes_with_beams_bans_and_forced_tokens_what_it_writes_in_transformers() {
     let golden = golden("decoding.json");
-    assert_eq!(golden.families.len(), 34);
+    assert_eq!(golden.families.len(), 48);
     for model in &golden.families {
         assert!(model.cases.len() >= 3 && model.length == 8, "{}", model.folder);
         check(model, golden.end);

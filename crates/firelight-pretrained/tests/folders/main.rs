@@ -7,4 +7,5 @@ mod decoding;
 mod gguf;
 mod golden;
 mod pixels;
+mod sentences;
 mod torch;

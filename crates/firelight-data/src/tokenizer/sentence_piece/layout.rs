@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use firelight_storage::read_json;
 use serde_json::{Value, json};
 
 use super::model::{Kind, Model};
 use crate::DataError;
-use crate::tokenizer::file::LIMIT;
+use crate::tokenizer::settings::Settings;
 
 /// A piece under the id that its place in a list gives it.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,29 +46,20 @@ const EXTRA_IDS: u64 = 100;
 impl Layout {
     /// What `tokenizer_config.json` and `config.json` say of a folder's family.
     pub(super) fn of_folder(folder: &Path) -> Result<Self, DataError> {
-        let [keys, config] = ["tokenizer_config.json", "config.json"].map(|name| match folder.join(name) {
-            path if path.is_file() => read_json(&path, LIMIT),
-            _ => Ok(Value::Null),
-        });
-        Ok(Self::of(&keys?, &config?))
+        Settings::of_folder(folder).map(|settings| Self::of(&settings))
     }
 
-    fn of(keys: &Value, config: &Value) -> Self {
-        let class = keys["tokenizer_class"].as_str().unwrap_or_default().trim_end_matches("Fast");
-        let family = match class.trim_end_matches("Tokenizer") {
-            "" | "PreTrained" => config["model_type"].as_str().unwrap_or_default().to_lowercase(),
-            class => class.to_lowercase(),
-        };
-        let adds = |key: &str, default: bool| keys[key].as_bool().unwrap_or(default);
+    fn of(settings: &Settings) -> Self {
+        let adds = |key: &str, default: bool| settings.says(key, default);
         let plain = |front: Option<&str>, behind: Option<&str>, more| Self::Plain {
             front: front.map(Into::into),
             behind: behind.map(Into::into),
             more,
         };
         let mask = || vec!["<mask>".to_string()];
-        match family.as_str() {
+        match settings.family().as_str() {
             "t5" | "mt5" => {
-                let count = keys["extra_ids"].as_u64().unwrap_or(EXTRA_IDS).min(10_000);
+                let count = settings.keys["extra_ids"].as_u64().unwrap_or(EXTRA_IDS).min(10_000);
                 plain(None, Some("</s>"), (0..count).rev().map(|id| format!("<extra_id_{id}>")).collect())
             }
             "albert" => {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use crate::tokenizer::drawn::{digest, string};
 use crate::{PieceKind, PieceList, SpecialRole, Tokenizer};
 
 #[derive(Deserialize)]
@@ -18,30 +19,6 @@ struct Expected {
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sentence_piece")
-}
-
-/// The upper halves of a linear congruential generator's numbers (Knuth's MMIX).
-fn draws(seed: usize) -> impl Iterator<Item = usize> {
-    let mut state = seed as u64;
-    std::iter::repeat_with(move || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) as usize
-    })
-}
-
-impl Expected {
-    fn string(&self, number: usize) -> String {
-        let mut numbers = draws(number);
-        let mut next = |below: usize| numbers.next().expect("no end") % below;
-        let parts = next(5) + 1;
-        let part = |_| [&*self.pieces[next(self.pieces.len())], &*self.joints[next(self.joints.len())]].concat();
-        (0..parts).map(part).collect()
-    }
-}
-
-/// FNV-1a.
-fn digest(bytes: &[u8]) -> u32 {
-    bytes.iter().fold(2_166_136_261, |found, &byte| (found ^ u32::from(byte)).wrapping_mul(16_777_619))
 }
 
 fn tokenizer(name: &str) -> Tokenizer {
@@ -62,7 +39,7 @@ fn hard_strings_become_the_ids_of_the_library_and_its_texts_again() {
         let tokenizer = tokenizer(name);
         assert_eq!(hashes.len(), 2000);
         for (number, [ids, text]) in hashes.iter().enumerate() {
-            let string = expected.string(number);
+            let string = string(number, &expected.pieces, &expected.joints);
             let found = tokenizer.encode(&string).unwrap();
             let decoded = tokenizer.decode(&found);
             // What is unknown to the model of the target may be a piece of the source: a character is a token then.
