@@ -2,7 +2,7 @@
 //!
 //! Command: cargo run --release -p firelight-examples --example embedding_speed -- all-MiniLM-L6-v2/ texts.txt 5
 //! Time: some seconds for a thousand texts.
-//! Expect: one line for each time, with the seconds and the texts of a second; loading is not counted.
+//! Expect: how much of the batches is padding, then one line for each time, with the seconds and the texts of a second; loading is not counted.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use burn::tensor::Device;
 use firelight::classification::Embedder;
+use firelight::data::{Batching, longest_first};
 use firelight::pretrained::{import_cache, run_folder};
 use firelight::storage::{Checkpoint, TaskError};
 
@@ -36,6 +37,8 @@ fn measure(model: &Path, texts: &Path, times: usize) -> Result<(), TaskError> {
     let embedder = Embedder::load_from(run, &Checkpoint::Last, &Device::default())?;
     let texts = firelight::data::read_text(texts)?;
     let texts: Vec<&str> = texts.lines().collect();
+    let (batches, padding) = padding(&embedder, &texts)?;
+    println!("{batches} batches, {:.1} % of them padding", 100.0 * padding);
     for _ in 0..times {
         let start = Instant::now();
         let vectors = embedder.embed(&texts)?;
@@ -43,6 +46,16 @@ fn measure(model: &Path, texts: &Path, times: usize) -> Result<(), TaskError> {
         println!("{} texts in {seconds:.3} s, {:.1} texts a second", vectors.len(), vectors.len() as f64 / seconds);
     }
     Ok(())
+}
+
+/// The number of batches, and the part of their tokens that is padding, for texts with one token in front and one behind.
+fn padding(embedder: &Embedder, texts: &[&str]) -> Result<(usize, f64), TaskError> {
+    let tokenizer = embedder.vocabulary().tokenizer();
+    let encoded: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.encode(text)).collect::<Result<_, _>>()?;
+    let lengths: Vec<usize> = encoded.iter().map(|ids| ids.len() + 2).collect();
+    let batches = longest_first(lengths.iter().copied(), Batching::TOKENS_TO_READ, usize::MAX);
+    let whole: usize = batches.iter().map(|batch| batch.len() * lengths[batch[0]]).sum();
+    Ok((batches.len(), 1.0 - lengths.iter().sum::<usize>() as f64 / whole as f64))
 }
 
 #[cfg(test)]
