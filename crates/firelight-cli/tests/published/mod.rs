@@ -1,5 +1,7 @@
 //! Models go out as Hugging Face has them and come back, and stand wherever a command takes a model.
 
+mod tasks;
+
 use std::fs;
 use std::path::Path;
 
