@@ -2,9 +2,10 @@
 //! SentencePiece, and Marian's two of them. What they leave unsaid is what the classes of `transformers` say: `BertTokenizer`,
 //! `GPT2Tokenizer`, `RobertaTokenizer`, `T5Tokenizer` and so on.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use firelight_storage::{InputError, read_json, read_text_file};
+use firelight_storage::{InputError, read_json, read_text_file, shortened};
 use serde_json::{Map, Value, json};
 
 use super::file::LIMIT;
@@ -107,7 +108,7 @@ fn word_piece(path: &Path, lowercase: bool) -> Result<Value, DataError> {
 }
 
 fn byte_pairs(vocabulary: &Path, merges: &Path) -> Result<Value, DataError> {
-    let ids: Map<String, Value> = read_json(vocabulary, LIMIT)?;
+    let ids = own_ids(vocabulary)?;
     if ids.keys().any(|token| token.ends_with("</w>")) {
         let problem = "marks the ends of words, as CLIP's: it is read as a tokenizer.json alone";
         return Err(InputError::in_file(vocabulary, problem)
@@ -133,6 +134,19 @@ fn byte_pairs(vocabulary: &Path, merges: &Path) -> Result<Value, DataError> {
             "fuse_unk": false, "vocab": ids, "merges": pairs,
         },
     }))
+}
+
+/// The tokens of a vocabulary, each with an id of its own: what is wrong with them is told of this file, not of the merges.
+fn own_ids(path: &Path) -> Result<Map<String, Value>, DataError> {
+    let ids: Map<String, Value> = read_json(path, LIMIT)?;
+    let mut seen = HashSet::new();
+    let mut is_own = |id: &Value| id.as_u64().is_some_and(|id| id <= u64::from(u32::MAX) && seen.insert(id));
+    if let Some((token, id)) = ids.iter().find(|(_, id)| !is_own(id)) {
+        let problem = format!("gives the token \"{}\" the id {}", shortened(token), shortened(&id.to_string()));
+        let advice = "expected a whole number that no other token has: download the model again";
+        return Err(InputError::in_file(path, problem).advise(advice).into());
+    }
+    Ok(ids)
 }
 
 /// A token with its id, as post-processors have it.
@@ -200,6 +214,11 @@ mod tests {
         assert!(error.contains("vocab.json` marks the ends of words, as CLIP's"), "{error}");
         let error = of(&merges).unwrap_err().to_string();
         assert!(error.contains("merges.txt` makes no tokenizer"), "{error}");
+        for ids in [r#"{"a": 0, "b": 0}"#, r#"{"a": 0, "b": -1}"#, r#"{"a": 0, "b": 4294967296}"#] {
+            let error = of(&[("vocab.json", ids), merges[1]]).unwrap_err().to_string();
+            assert!(error.contains("vocab.json` gives the token \"b\" the id "), "{error}");
+            assert!(error.contains("; expected a whole number that no other token has"), "{error}");
+        }
         assert!(of(&[("vocab.json", "[]"), merges[1]]).unwrap_err().to_string().contains("vocab.json"));
         assert!(of(&[merges[1]]).unwrap_err().to_string().contains("vocab.json"));
         let empty = of(&[("vocab.txt", "")]).unwrap_err().to_string();
