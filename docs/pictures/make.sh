@@ -27,6 +27,14 @@ cp sizes/results.svg "$pictures/scaling.svg"
 "$firelight" visualize mask local_global:3,2 --length 16 --layers 2 --out "$pictures/local-global.svg" --force
 "$firelight" visualize embeddings runs/stories-1 --word fox --text "One day the fox ran home." --text "The hen saw the fox." \
     --text "The fox was sad." --out "$pictures/one-word.svg" --force
+# By a published model, which is not in the repository: MINILM is the absolute path of all-MiniLM-L6-v2, or its name on the hub. Without it
+# the picture stays as it is.
+if [[ -n "${MINILM:-}" ]]; then
+    "$firelight" visualize embeddings "$MINILM" --word bank --text "She opened an account at the bank to save her money." \
+        --text "The bank raised the interest on every loan." --text "They sat on the bank of the river and watched the water." \
+        --text "The river left its bank after the rain." --text "You can bank on him to be late." \
+        --out "$pictures/bank.svg" --force
+fi
 
 # A tokenizer of words and parts of words, of a run that is not trained further.
 "$firelight" train stories --set 'data.tokenizer={ kind = "bpe", vocab_size = 400 }' --set data.stories=200000 --set training.steps=2 \

@@ -177,7 +177,11 @@ fn failed(name: &HubName, file: &str, error: &ApiError) -> InputError {
     };
     match status {
         Some(404) => {
-            InputError::new(format!("there is no model {name} on the hub, or not {file}")).advise("look at its name")
+            let advice = match name.revision.as_str() {
+                "main" => "look at its name".to_string(),
+                revision => format!("look at its name; is `{revision}` a branch, a tag or a commit of it?"),
+            };
+            InputError::new(format!("there is no model {name} on the hub, or not {file}")).advise(advice)
         }
         Some(401 | 403) => InputError::new(format!("the hub does not give {name} to everybody, or has none"))
             .advise("look at its name, or set HF_TOKEN to a token that may read it"),

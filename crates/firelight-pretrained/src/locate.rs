@@ -89,8 +89,10 @@ fn missing(name: &HubName, cache: &Path, _tell: impl FnMut(&str)) -> Result<Path
 }
 
 fn not_downloaded(name: &HubName, cache: &Path) -> InputError {
+    let HubName { name, revision } = name;
+    let more = if revision == "main" { String::new() } else { format!(" --revision {revision}") };
     InputError::new(format!("no model of that name in `{}`", cache.display()))
-        .advise(format!("download it where there is a network: hf download {}", name.name))
+        .advise(format!("download it where there is a network: hf download {name}{more}"))
 }
 
 /// The run folder of a model, whatever it is: see [`locate`]. A folder of Hugging Face is imported into `cache` once, and again when one

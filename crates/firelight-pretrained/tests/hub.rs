@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -15,6 +16,12 @@ use serde_json::json;
 use tempfile::TempDir;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
+
+/// A later commit, with another tokenizer.
+const LATER: &str = "fedcba9876543210fedcba9876543210fedcba98";
+
+/// Branches and a tag, and their commits.
+const NAMED: [(&str, &str); 3] = [("main", COMMIT), ("v2.0", LATER), ("work/next", LATER)];
 
 /// How a hub fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -52,10 +59,23 @@ fn fixture() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained/llama-sharded")
 }
 
-fn files() -> BTreeMap<String, Vec<u8>> {
-    let tokenizer = br#"{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "a"}}"#;
-    let mut files =
-        BTreeMap::from([("tokenizer.json".to_string(), tokenizer.to_vec()), ("README.md".into(), vec![b'x'; 99])]);
+/// A tokenizer whose second word is this one.
+fn tokenizer(word: &str) -> String {
+    let vocab = format!(r#"{{"a": 0, "{word}": 1}}"#);
+    format!(
+        r#"{{"version": "1.0", "added_tokens": [], "model": {{"type": "WordLevel", "vocab": {vocab}, "unk_token": "a"}}}}"#
+    )
+}
+
+/// The second word of the tokenizer of a commit.
+fn word(commit: &str) -> &'static str {
+    if commit == LATER { "c" } else { "b" }
+}
+
+/// The files of a commit.
+fn files(commit: &str) -> BTreeMap<String, Vec<u8>> {
+    let tokenizer = tokenizer(word(commit)).into_bytes();
+    let mut files = BTreeMap::from([("tokenizer.json".to_string(), tokenizer), ("README.md".into(), vec![b'x'; 99])]);
     for entry in fs::read_dir(fixture()).unwrap() {
         let path = entry.unwrap().path();
         files.insert(path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap());
@@ -63,17 +83,26 @@ fn files() -> BTreeMap<String, Vec<u8>> {
     files
 }
 
+/// The commit of a branch, a tag, a commit or its beginning; none where the hub has no such revision.
+fn commit_of(revision: &str) -> Option<&'static str> {
+    let revision = revision.replace("%2F", "/");
+    let named = NAMED.iter().find(|(name, _)| *name == revision).map(|(_, commit)| *commit);
+    let begins = |commit: &&str| revision.len() >= 7 && commit.starts_with(&revision);
+    named.or_else(|| [COMMIT, LATER].into_iter().find(begins))
+}
+
 impl Hub {
     fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let (fault, asked) = (Arc::new(Mutex::new(Fault::None)), Arc::new(Mutex::new(Vec::new())));
-        let (state, files) = ((fault.clone(), asked.clone()), files());
+        let state = (fault.clone(), asked.clone());
+        let commits = [COMMIT, LATER].map(|commit| (commit, files(commit)));
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (fault, asked) = &state;
                 // What is broken off on purpose is no failure of the hub's.
-                let _ = answer(stream, *fault.lock().unwrap(), &files, asked);
+                let _ = answer(stream, *fault.lock().unwrap(), &commits, asked);
             }
         });
         Self { endpoint, fault, asked }
@@ -84,7 +113,7 @@ impl Hub {
 fn answer(
     mut stream: TcpStream,
     fault: Fault,
-    files: &BTreeMap<String, Vec<u8>>,
+    commits: &[(&str, BTreeMap<String, Vec<u8>>)],
     asked: &Mutex<Vec<String>>,
 ) -> std::io::Result<()> {
     let lines: Vec<String> =
@@ -105,13 +134,17 @@ fn answer(
         Fault::Status(status) if !is_list => return status_line(&mut stream, status),
         _ => {}
     }
+    // The revision stands behind the model's name: `/api/models/A/B/revision/R` and `/A/B/resolve/R/FILE`.
+    let revision = path.split('/').nth(if is_list { 6 } else { 4 }).unwrap_or_default();
+    let known = commit_of(revision).and_then(|commit| commits.iter().find(|(known, _)| *known == commit));
+    let Some((commit, files)) = known else { return status_line(&mut stream, 404) };
     if is_list {
         let mut names: Vec<&str> = files.keys().map(String::as_str).collect();
         if fault == Fault::Tricks {
             names.push("1_../../../../outside/config.json");
         }
         let list =
-            json!({"sha": COMMIT, "siblings": names.iter().map(|name| json!({"rfilename": name})).collect::<Vec<_>>()});
+            json!({"sha": commit, "siblings": names.iter().map(|name| json!({"rfilename": name})).collect::<Vec<_>>()});
         let body = if fault == Fault::NoJson { "<html>".into() } else { list.to_string() };
         return write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
     }
@@ -128,9 +161,11 @@ fn answer(
     let etag = if fault == Fault::Tricks {
         "../../../outside".into()
     } else {
-        format!("{:x}", name.len() * 7919 + bytes.len())
+        let mut hasher = DefaultHasher::new();
+        (name, bytes).hash(&mut hasher);
+        format!("{:x}", hasher.finish())
     };
-    let commit = if fault == Fault::Moved { COMMIT.replace('0', "9") } else { COMMIT.into() };
+    let commit = if fault == Fault::Moved { commit.replace('0', "9") } else { commit.to_string() };
     write!(
         stream,
         "HTTP/1.1 206 Partial Content\r\nContent-Length: {said}\r\nContent-Range: bytes {start}-{}/{}\r\nETag: \"{etag}\"\r\nX-Repo-Commit: \
@@ -175,6 +210,50 @@ fn failed(hub: &Hub, fault: Fault) -> String {
     *hub.fault.lock().unwrap() = Fault::None;
     assert!(PublishedModel::open(locate("somebody/tiny", |_| ()).expect("a second try")).is_ok(), "{fault:?}");
     error
+}
+
+/// A revision is in the cache, or comes there: the files of its commit, and its name.
+fn is_there(home: &TempDir, (revision, commit): (&str, &str)) {
+    let model = home.path().join("hub/models--somebody--tiny");
+    let found = locate(format!("somebody/tiny@{revision}"), |_| ()).unwrap();
+    assert_eq!(found, model.join("snapshots").join(commit), "{revision}");
+    assert_eq!(fs::read_to_string(found.join("tokenizer.json")).unwrap(), tokenizer(word(commit)), "{revision}");
+    assert_eq!(fs::read_to_string(model.join("refs").join(revision)).unwrap(), commit, "{revision}");
+}
+
+/// What the hub is asked for meanwhile.
+fn asked_for(hub: &Hub, act: impl FnOnce()) -> Vec<String> {
+    let before = hub.asked.lock().unwrap().len();
+    act();
+    hub.asked.lock().unwrap()[before..].to_vec()
+}
+
+/// Branches, tags and commits are downloaded, lie side by side and are found again; what is none of them is told.
+fn revisions_are_apart(hub: &Hub) {
+    let all = [("main", COMMIT), ("v2.0", LATER), ("work/next", LATER), (LATER, LATER), (&LATER[..7], LATER)];
+    for (revision, commit) in all {
+        let home = cache();
+        let asked = asked_for(hub, || is_there(&home, (revision, commit)));
+        let list = format!("/api/models/somebody/tiny/revision/{} ", revision.replace('/', "%2F"));
+        assert!(asked[0].starts_with(&list) && asked.len() > 1, "{revision}: {asked:?}");
+        // One commit, whatever a branch comes to mean meanwhile.
+        assert!(asked[1..].iter().all(|it| it.contains(&format!("/resolve/{commit}/"))), "{revision}: {asked:?}");
+        set(&[("HF_HUB_OFFLINE", Some("1"))]);
+        assert!(asked_for(hub, || is_there(&home, (revision, commit))).is_empty(), "{revision}");
+    }
+
+    let home = cache();
+    all.iter().for_each(|revision| is_there(&home, *revision));
+    for missing in ["v3.0", "work", "0123457"] {
+        let error = locate(format!("somebody/tiny@{missing}"), |_| ()).unwrap_err().to_string();
+        assert!(error.contains(&format!("there is no model somebody/tiny@{missing} on the hub")), "{error}");
+        assert!(error.ends_with(&format!("is `{missing}` a branch, a tag or a commit of it?")), "{error}");
+    }
+    set(&[("HF_HUB_OFFLINE", Some("1"))]);
+    let asked = asked_for(hub, || all.iter().for_each(|revision| is_there(&home, *revision)));
+    assert!(asked.is_empty(), "{asked:?}");
+    let error = locate("somebody/tiny@v3.0", |_| ()).unwrap_err().to_string();
+    assert!(error.ends_with("hf download somebody/tiny --revision v3.0"), "{error}");
 }
 
 #[test]
@@ -226,6 +305,8 @@ fn a_model_comes_whole_or_not_at_all() {
         );
         assert!(!error.contains('\n') && error.len() < 400, "{error}");
     }
+
+    revisions_are_apart(&hub);
 
     let _home = cache();
     set(&[("HF_ENDPOINT", Some("http://127.0.0.1:1"))]);

@@ -25,9 +25,13 @@ pub(super) fn readers() -> Vec<Reader> {
             name: "sentence-piece",
             file: "spiece.model",
             valid: sentence_piece,
-            read: |home| text_of(Tokenizer::of_folder(home).and_then(|found| found.map_or(Ok(()), encode))),
+            read: tokenizer,
             names: Names::Anything,
         },
+        Reader { name: "word-pieces", file: WORDS, valid: word_pieces, read: tokenizer, names: Names::File },
+        // A token that the merges make and the vocabulary lacks is told of the merges.
+        Reader { name: "byte-pair-vocab", file: VOCAB, valid: vocabularies, read: tokenizer, names: Names::Anything },
+        Reader { name: "byte-pair-merges", file: MERGES, valid: merges, read: tokenizer, names: Names::File },
         Reader {
             name: "chat-template",
             file: "chat_template.jinja",
@@ -50,6 +54,11 @@ pub(super) fn readers() -> Vec<Reader> {
 }
 
 const GGUF: &str = "model.gguf";
+
+/// The vocabularies from before `tokenizer.json`.
+const WORDS: &str = "vocab.txt";
+const VOCAB: &str = "vocab.json";
+const MERGES: &str = "merges.txt";
 
 fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures")
@@ -110,6 +119,47 @@ fn open_file(home: &Path) -> Result<(), String> {
 fn sentence_piece(home: &Path) -> Vec<Vec<u8>> {
     let of = |name: &str| fs::read(fixtures().join("sentence_piece").join(name)).expect("a fixture");
     written(home, "spiece.model", &[of("albert/spiece.model"), of("llama/tokenizer.model")])
+}
+
+/// Vocabularies of BERT's kind, of which one has no mask and ends its lines as Windows does.
+fn word_pieces(home: &Path) -> Vec<Vec<u8>> {
+    let words = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ntext\n,\nzur\n##ich\n##s\n🦊\n";
+    written(home, WORDS, &[words, "[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n##b\r\n"])
+}
+
+/// GPT-2's and RoBERTa's special tokens, then all bytes and what the merges make.
+fn vocabularies(home: &Path) -> Vec<Vec<u8>> {
+    written(home, MERGES, &[PAIRS]);
+    let bytes: Vec<String> = byte_characters().into_iter().map(String::from).collect();
+    // The quotes of Rust are those of JSON for all of these.
+    let vocabulary = |special: &[&str]| {
+        let tokens = special.iter().copied().chain(bytes.iter().map(String::as_str)).chain(["te", "tex", "Ġtex"]);
+        let entries: Vec<String> = tokens.enumerate().map(|(id, token)| format!("{token:?}: {id}")).collect();
+        format!("{{{}}}", entries.join(", "))
+    };
+    let roberta = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"];
+    written(home, VOCAB, &[vocabulary(&["<|endoftext|>"]), vocabulary(&roberta)])
+}
+
+fn merges(home: &Path) -> Vec<Vec<u8>> {
+    vocabularies(home);
+    written(home, MERGES, &[PAIRS, "t e\n", "#version: 0.2\n"])
+}
+
+const PAIRS: &str = "#version: 0.2\nt e\nte x\nĠ tex\n";
+
+/// The characters that stand for bytes: those that can be seen for themselves, the others for what follows Latin-1.
+fn byte_characters() -> Vec<char> {
+    let mut others = '\u{100}'..;
+    let character = |byte: u8| match byte {
+        b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff => char::from(byte),
+        _ => others.next().expect("a character"),
+    };
+    (0..=u8::MAX).map(character).collect()
+}
+
+fn tokenizer(home: &Path) -> Result<(), String> {
+    text_of(Tokenizer::of_folder(home).and_then(|found| found.map_or(Ok(()), encode)))
 }
 
 fn encode(tokenizer: Tokenizer) -> Result<(), firelight::data::DataError> {

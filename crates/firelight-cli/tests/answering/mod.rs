@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::USER;
 use crate::support::{Model, command, finish, firelight};
 
-const RECIPE: &str = r#"
+pub(super) const RECIPE: &str = r#"
 task = "question_answering"
 
 [data]

@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::USER;
 use crate::support::{Model, command, firelight, model};
 
-const RECIPE: &str = r#"
+pub(super) const RECIPE: &str = r#"
 task = "classification"
 
 [data]
@@ -347,7 +347,7 @@ fn the_recipes_of_the_repository_fit_their_data() {
     }
 }
 
-const MASKED: &str = r#"
+pub(super) const MASKED: &str = r#"
 task = "masked_language"
 
 [data]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::USER;
 use crate::support::{Model, firelight};
 
-const RECIPE: &str = r#"
+pub(super) const RECIPE: &str = r#"
 task = "token_classification"
 
 [data]

@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// The longest text of the model below, in tokens.
 const MAX_SEQ_LEN: usize = 12;
 
-const RECIPE: &str = r#"
+pub(super) const RECIPE: &str = r#"
 task = "seq2seq"
 
 [data]

@@ -1,9 +1,10 @@
 //! Folders with a `vocab.json` and a `merges.txt`: byte-level BPE of GPT-2, RoBERTa, GPT-NeoX, Qwen and CLIP, whose texts become ready for the
 //! pairs in the way of each family.
 
+use std::collections::HashSet;
 use std::path::Path;
 
-use firelight_storage::{read_json, read_text_file};
+use firelight_storage::{InputError, read_json, read_text_file, shortened};
 use serde_json::{Map, Value, json};
 
 use super::file::LIMIT;
@@ -36,7 +37,7 @@ enum Family {
 
 /// The file that the crate reads, of a vocabulary and its merges.
 pub(super) fn byte_pairs(vocabulary: &Path, merges: &Path, settings: &Settings) -> Result<Value, DataError> {
-    let ids: Map<String, Value> = read_json(vocabulary, LIMIT)?;
+    let ids = own_ids(vocabulary)?;
     let text = read_text_file(merges, LIMIT)?;
     let pairs: Vec<&str> = text.lines().filter(|line| !line.starts_with("#version") && !line.is_empty()).collect();
     let family = Family::of(&ids, settings);
@@ -54,6 +55,19 @@ pub(super) fn byte_pairs(vocabulary: &Path, merges: &Path, settings: &Settings) 
             "end_of_word_suffix": if is_clip { END_OF_WORD } else { "" }, "fuse_unk": false, "vocab": ids, "merges": pairs,
         },
     }))
+}
+
+/// The tokens of a vocabulary, each with an id of its own: what is wrong with them is told of this file, not of the merges.
+fn own_ids(path: &Path) -> Result<Map<String, Value>, DataError> {
+    let ids: Map<String, Value> = read_json(path, LIMIT)?;
+    let mut seen = HashSet::new();
+    let mut is_own = |id: &Value| id.as_u64().is_some_and(|id| id <= u64::from(u32::MAX) && seen.insert(id));
+    if let Some((token, id)) = ids.iter().find(|(_, id)| !is_own(id)) {
+        let problem = format!("gives the token \"{}\" the id {}", shortened(token), shortened(&id.to_string()));
+        let advice = "expected a whole number that no other token has: download the model again";
+        return Err(InputError::in_file(path, problem).advise(advice).into());
+    }
+    Ok(ids)
 }
 
 impl Family {
@@ -190,6 +204,11 @@ mod tests {
     fn what_makes_no_tokenizer_is_told() {
         let error = of(&[("vocab.json", r#"{"a": 0}"#), MERGES]).unwrap_err().to_string();
         assert!(error.contains("merges.txt` makes no tokenizer"), "{error}");
+        for ids in [r#"{"a": 0, "b": 0}"#, r#"{"a": 0, "b": -1}"#, r#"{"a": 0, "b": 4294967296}"#] {
+            let error = of(&[("vocab.json", ids), MERGES]).unwrap_err().to_string();
+            assert!(error.contains("vocab.json` gives the token \"b\" the id "), "{error}");
+            assert!(error.contains("; expected a whole number that no other token has"), "{error}");
+        }
         assert!(of(&[("vocab.json", "[]"), MERGES]).unwrap_err().to_string().contains("vocab.json"));
         assert!(of(&[MERGES]).unwrap_err().to_string().contains("vocab.json"));
     }

@@ -120,15 +120,16 @@ impl Plan {
 impl Source {
     /// In a few words, what is done to the tensor.
     fn change(&self, shape: &[usize]) -> String {
-        let whole = View::whole(shape);
+        let (whole, turned) = (View::whole(shape), View::whole(shape).transposed());
         let how = match () {
-            () if self.view == whole => "",
-            () if self.view == whole.clone().transposed() => ", transposed",
+            () if self.view == whole || self.view == turned => "",
             () if self.shape.iter().product::<usize>() < shape.iter().product() => ", a part",
             () => ", rearranged",
         };
+        let is_turned = self.view != whole && (self.view == turned || self.view.is_transposed());
+        let transposed = if is_turned { ", transposed" } else { "" };
         let plus = if self.plus == 0.0 { String::new() } else { format!(", plus {}", self.plus) };
-        how.to_string() + &plus
+        format!("{how}{transposed}{plus}")
     }
 }
 

@@ -57,6 +57,14 @@ impl View {
         self
     }
 
+    /// Whether rows and columns are exchanged, whatever else is done to them: the numbers of a column are nearer to one another in the
+    /// tensor than those of a row.
+    pub(crate) fn is_transposed(&self) -> bool {
+        let nearest = |axis: &[Axis]| axis.iter().filter(|part| part.len > 1).map(|part| part.stride).min();
+        let [.., row, column] = &self.axes[..] else { return false };
+        nearest(row).zip(nearest(column)).is_some_and(|(row, column)| row < column)
+    }
+
     /// The one stride of an axis.
     fn simple(&mut self, axis: usize) -> &mut Axis {
         match &mut self.axes[axis][..] {
@@ -332,6 +340,10 @@ mod tests {
         let row = View::whole(&[3]).in_front(2);
         assert_eq!((row.shape(), read(&row, &numbers)), (vec![1, 1, 3], vec![0, 1, 2]));
         assert_eq!(read(&View::whole(&[0, 3]), &numbers), [0; 0]);
+        assert!(patches.is_transposed() && View::whole(&[4, 3]).narrow(0, 2, 2).transposed().is_transposed());
+        let rows =
+            [View::whole(&[2, 3]), View::whole(&[4, 1]).transposed(), View::whole(&[2, 2, 2]).item(0, 1), row, heads];
+        assert!(rows.iter().all(|rows| !rows.is_transposed()));
     }
 
     #[test]
