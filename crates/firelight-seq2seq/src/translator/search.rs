@@ -41,7 +41,7 @@ impl Translator {
         longest_first(lengths, max_tokens, if self.guesser.is_some() { 1 } else { options.batch }, 1.0)
     }
 
-    /// The hypotheses of each source. Where they cannot be found together, each source by itself tells whose options leave nothing.
+    /// The hypotheses of each source. If all sources together fail, each is tried alone, so that only those fail for which no token is left.
     ///
     /// # Errors
     /// If the model or the device fails, which is the error of no source.
