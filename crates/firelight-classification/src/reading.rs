@@ -7,6 +7,9 @@ use firelight_storage::TaskError;
 use crate::data::{EncodedText, input_of};
 use crate::encoder::TextInput;
 
+/// The largest share of a batch that may be padding.
+const MOST_PADDING: f64 = 0.08;
+
 /// What `answer` makes of texts, in their order. It gets them batch by batch, with the places of a batch's texts among all.
 pub(crate) fn read_texts<'a, A: Clone + Default>(
     texts: impl IntoIterator<Item = &'a EncodedText>,
@@ -15,7 +18,8 @@ pub(crate) fn read_texts<'a, A: Clone + Default>(
 ) -> Result<Vec<A>, TaskError> {
     let texts: Vec<&EncodedText> = texts.into_iter().collect();
     let mut found = vec![A::default(); texts.len()];
-    for batch in longest_first(texts.iter().map(|text| text.ids.len()), Batching::TOKENS_TO_READ, usize::MAX) {
+    let lengths = texts.iter().map(|text| text.ids.len());
+    for batch in longest_first(lengths, Batching::TOKENS_TO_READ, usize::MAX, MOST_PADDING) {
         let rows: Vec<&EncodedText> = batch.iter().map(|&place| texts[place]).collect();
         let answers = answer(&input_of(&rows, device), &batch)?;
         batch.into_iter().zip(answers).for_each(|(place, answer)| found[place] = answer);

@@ -137,6 +137,7 @@ mod tests {
         assert!(command.get_subcommands().count() > 10);
         check(&command);
     }
+
     /// Every command that does something, with what a user types for it; `help` is clap's own.
     fn typed(command: &clap::Command, words: &str) -> Vec<(String, clap::Command)> {
         let below: Vec<&clap::Command> =

@@ -18,6 +18,9 @@ const BUCKETS: usize = 16;
 /// No batch has more tokens: beyond it a number is a slip of the keyboard, and its first batch would fill any memory.
 const MAX_BUDGET: usize = 1 << 24;
 
+/// A batch that is read once is small up to one in so many of the tokens that fit.
+const SMALL_BATCH: usize = 8;
+
 fn buckets() -> usize {
     BUCKETS
 }
@@ -225,14 +228,24 @@ fn check_lengths(lengths: &[usize], max_tokens: usize) -> Result<(), DataError> 
 }
 
 /// Batches in which items of these lengths are read once, by their place and the longest first: each holds at most `most` items and,
-/// unless one item alone has more, `max_tokens` tokens, padding included. Of a batch at most 8 % are padding, unless it is smaller than an
-/// eighth of `max_tokens`, where another pass costs more. An item without tokens is in none.
+/// unless one item alone has more, `max_tokens` tokens, padding included. An item without tokens is in none.
+///
+/// At most the share `most_padding` of a batch is padding, 1 for as much as there is. A batch of at most an eighth of `max_tokens` may have more:
+/// another one would cost more than its padding.
 ///
 /// ```
-/// let batches = firelight_data::longest_first([2, 0, 5, 2, 1], 5, 9);
-/// assert_eq!(batches, [vec![2], vec![0, 3], vec![4]]);
+/// use firelight_data::longest_first;
+///
+/// assert_eq!(longest_first([2, 0, 5, 2, 1], 5, 9, 1.0), [vec![2], vec![0, 3], vec![4]]);
+/// assert_eq!(longest_first([9, 8, 5], 27, 9, 1.0), [[0, 1, 2]]);
+/// assert_eq!(longest_first([9, 8, 5], 27, 9, 0.1), [vec![0, 1], vec![2]]);
 /// ```
-pub fn longest_first(lengths: impl IntoIterator<Item = usize>, max_tokens: usize, most: usize) -> Vec<Vec<usize>> {
+pub fn longest_first(
+    lengths: impl IntoIterator<Item = usize>,
+    max_tokens: usize,
+    most: usize,
+    most_padding: f64,
+) -> Vec<Vec<usize>> {
     let lengths: Vec<usize> = lengths.into_iter().collect();
     let mut order: Vec<usize> = (0..lengths.len()).filter(|&item| lengths[item] > 0).collect();
     order.sort_by_key(|&item| std::cmp::Reverse(lengths[item]));
@@ -241,7 +254,8 @@ pub fn longest_first(lengths: impl IntoIterator<Item = usize>, max_tokens: usize
     for item in order {
         let joins = |batch: &Vec<usize>| {
             let whole = (batch.len() + 1) * lengths[batch[0]];
-            let is_filled = 100 * (tokens + lengths[item]) >= 92 * whole || 8 * whole <= max_tokens;
+            let is_small = whole <= max_tokens / SMALL_BATCH;
+            let is_filled = is_small || padding_of(tokens + lengths[item], whole) <= most_padding;
             batch.len() < most && whole <= max_tokens && is_filled
         };
         match batches.last_mut().filter(|batch| joins(batch)) {
@@ -254,6 +268,11 @@ pub fn longest_first(lengths: impl IntoIterator<Item = usize>, max_tokens: usize
         tokens += lengths[item];
     }
     batches
+}
+
+/// The share of padding in a batch of the size `whole` that holds so many tokens.
+fn padding_of(tokens: usize, whole: usize) -> f64 {
+    1.0 - tokens as f64 / whole as f64
 }
 
 #[cfg(test)]
@@ -316,20 +335,21 @@ mod tests {
     #[test]
     fn batches_that_are_read_once_hold_all_items_and_stay_in_their_budget() {
         let lengths = [3, 0, 9, 2, 2, 5];
-        assert_eq!(longest_first(lengths, 6, 9), [vec![2], vec![5], vec![0], vec![3, 4]]);
-        assert_eq!(longest_first(lengths, 999, 2), [vec![2, 5], vec![0, 3], vec![4]]);
+        assert_eq!(longest_first(lengths, 6, 9, 1.0), [vec![2], vec![5], vec![0, 3], vec![4]]);
+        assert_eq!(longest_first(lengths, 6, 9, 0.1), [vec![2], vec![5], vec![0], vec![3, 4]]);
+        assert_eq!(longest_first(lengths, 999, 2, 0.0), [vec![2, 5], vec![0, 3], vec![4]]);
     }
 
     proptest! {
         #[test]
         fn little_of_what_is_read_once_is_padding(lengths in prop::collection::vec(0_usize..300, 1..400)) {
-            let batches = longest_first(lengths.iter().copied(), 4096, usize::MAX);
+            let batches = longest_first(lengths.iter().copied(), 4096, usize::MAX, 0.08);
             let mut found: Vec<usize> = batches.concat();
             found.sort_unstable();
             prop_assert_eq!(found, (0..lengths.len()).filter(|&item| lengths[item] > 0).collect::<Vec<_>>());
             for batch in batches {
                 let (whole, tokens) = (batch.len() * lengths[batch[0]], batch.iter().map(|&item| lengths[item]).sum::<usize>());
-                prop_assert!(whole <= 4096 && (100 * tokens >= 92 * whole || whole <= 4096 / 8), "{batch:?}");
+                prop_assert!(whole <= 4096 && (padding_of(tokens, whole) <= 0.08 || whole <= 512), "{batch:?}");
             }
         }
     }

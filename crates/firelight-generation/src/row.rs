@@ -61,7 +61,7 @@ impl Row {
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
 
-    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete, also if it turns out to be here.
+    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete, or is found to be complete here.
     /// [`accept`](Self::accept) adds it.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {

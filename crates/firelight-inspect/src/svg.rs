@@ -91,7 +91,7 @@ pub(crate) fn dark_style() -> String {
     on_dark_screen(&format!("{rules}  .drawing .light {{ display: none; }}\n  .drawing .dark {{ display: inline; }}\n"))
 }
 
-/// A field of a step, which tells what it stands for under the pointer.
+/// A field of a step, with `told` under the pointer.
 pub(crate) fn field(body: &mut String, step: i32, [x, y]: [usize; 2], [width, height]: [usize; 2], told: &str) {
     let (class, fill, told) = (class(step), hex(step_colour(step, Ground::Light)), escaped(told));
     // Writing into a string cannot fail.

@@ -56,16 +56,16 @@ pub(crate) const FAMILIES: &[(&str, Describe)] = &[
     ("xlm-roberta", families::roberta::describe),
 ];
 
-/// Families that are known and not read, with the reason. Theirs are the names that go on with `_`, such as those of their texts' part.
+/// Families that are known and not read, with the reason. A name that goes on behind `_`, such as `gemma4_text`, is of the same family.
 const REFUSED: &[(&str, &str)] = &[
-    ("gemma3", "it reads images as well; the models of its texts alone, gemma3_text, are read"),
+    ("gemma3", "it reads images as well; models of text alone (gemma3_text) are read"),
     ("gemma3n", "its layers have embeddings of their own and share keys and values"),
     ("gemma4", "its layers have embeddings of their own and share keys and values"),
     ("qwen3_next", "its gated delta layers are not converted yet"),
     ("qwen3_5", "its gated delta layers are not converted yet"),
-    ("qwen2_vl", "it reads images and films as well"),
-    ("qwen2_5_vl", "it reads images and films as well"),
-    ("qwen3_vl", "it reads images and films as well"),
+    ("qwen2_vl", "it reads images and videos as well"),
+    ("qwen2_5_vl", "it reads images and videos as well"),
+    ("qwen3_vl", "it reads images and videos as well"),
     ("clip_text_model", "it is one tower of CLIP, of which both are read"),
     ("clip_vision_model", "it is one tower of CLIP, of which both are read"),
     ("siglip", "it pools patches by attention"),
@@ -107,7 +107,7 @@ fn refused(folder: &HubFolder, name: &str) -> InputError {
     InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&known)))
 }
 
-/// What writes text has one head alone, and the class is what names another: its weights would be missing or left out in silence.
+/// Refuses a model whose class has another head than the one that writes text: its weights would be missing, or left out silently.
 fn check_head(folder: &HubFolder, structure: &Structure) -> Result<(), InputError> {
     let heads: &[&str] = match structure {
         Structure::Language(_) => &["ForCausalLM", "LMHeadModel"],

@@ -1,5 +1,5 @@
-//! What charts stand on: light paper in their attributes, and a style that changes those colours on a dark screen. The colours of lines are
-//! told apart on both.
+//! Background and text of charts: the colours of light paper in their attributes, and a style that changes them on a dark screen. The colours of
+//! lines can be told apart on both.
 
 use firelight_storage::palette::{Colour, Ground, hex, on_dark_screen};
 use plotters::style::RGBColor;

@@ -12,7 +12,7 @@ use indicatif::{HumanDuration, ProgressDrawTarget, ProgressStyle};
 use crate::clock::Clock;
 use crate::words::{metric_in_words, wrapped};
 use crate::{EvaluationReport, Observer, RunReport, StepReport, TrainingError};
-use renderer::Told;
+use renderer::BurnProgress;
 
 const TEMPLATE: &str = "{bar:20} {pos}/{len}{prefix} {spinner}\n{msg}";
 
@@ -52,7 +52,7 @@ pub struct ProgressBar {
     last: Option<StepReport>,
     /// The time of the newest line, and the step that it was about.
     written: (Duration, usize),
-    told: Told,
+    of_burn: BurnProgress,
 }
 
 impl Default for ProgressBar {
@@ -77,8 +77,8 @@ impl ProgressBar {
         let style = ProgressStyle::with_template(TEMPLATE).unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = indicatif::ProgressBar::with_draw_target(None, target).with_style(style);
         let (run, began) = (RunReport { done: 0, steps: 0 }, Duration::ZERO);
-        let (smoothed, last, written, told) = (None, None, (began, 0), Told::default());
-        Self { bar, plain, clock, target: "token", run, began, smoothed, last, written, told }
+        let (smoothed, last, written, of_burn) = (None, None, (began, 0), BurnProgress::default());
+        Self { bar, plain, clock, target: "token", run, began, smoothed, last, written, of_burn }
     }
 
     /// What is worth knowing about the newest step.

@@ -193,7 +193,13 @@ impl InferenceStep for Watched {
 pub(crate) fn runs_awake(threads: impl Fn() -> Vec<ThreadId>) -> bool {
     let own = thread::current().id();
     let within = |tries: usize, found: &dyn Fn() -> bool| {
-        (0..tries).any(|_| found() || (thread::sleep(Duration::from_millis(5)), false).1)
+        (0..tries).any(|_| {
+            let is_found = found();
+            if !is_found {
+                thread::sleep(Duration::from_millis(5));
+            }
+            is_found
+        })
     };
     let is_moved = || {
         let threads = threads();

@@ -154,7 +154,8 @@ fn translations_are_drawn_and_restricted_as_texts_of_a_language_model_are() {
         let is_valid = |line: &str| line.starts_with('a') && line[1..].chars().all(|c| ['b', 'c'].contains(&c));
         assert!(found.lines().count() == 6 && found.lines().all(is_valid), "{found}");
         let found = written(&[how, &["--prefix", "ca", "--ban", "b", "--min-new-tokens", "4"]].concat());
-        assert!(found.lines().all(|line| line.starts_with("ca") && !line.contains('b')), "{found}");
+        let keeps = |line: &str| line.starts_with("ca") && !line.contains('b');
+        assert!(found.lines().count() == 6 && found.lines().all(keeps), "{found}");
     }
     translated(&["--temperature", "0"]).fails(USER, &["temperature is 0"]);
     translated(&["--top-p", "0.5", "--beams", "2"]).fails(USER, &["--top-p is not for a search"]);

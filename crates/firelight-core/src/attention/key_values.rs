@@ -86,7 +86,7 @@ impl KeyValues {
     }
 
     /// Appends keys and values to the state of the layer, where the pass has a cache, and returns those that the queries of these
-    /// tokens can see: what an attention of one's own goes on with. Without a cache they come back as they are.
+    /// tokens can see, for attention of your own. Without a cache it returns them as they are.
     ///
     /// ```
     /// use burn::tensor::{Device, Tensor};

@@ -46,10 +46,9 @@ impl ImagePooling {
     }
 }
 
-/// What is added to the tokens of an image before the layers. It says nothing of the layers: what they do with positions is the
-/// [`PositionConfig`] of the stack, for images as for texts, and a model may have both, as EVA-02 does. What is added stands apart from it
-/// because it belongs to a grid: a learned table is interpolated for images of another size, and the tokens before the patches have no row
-/// and column.
+/// What is added to the tokens of an image before the layers. What the layers do with positions is the [`PositionConfig`] of the stack, for
+/// images as for texts; a model may have both, as EVA-02 does. The two are separate because what is added belongs to a grid: a learned table
+/// is interpolated for images of another size, and the tokens before the patches have no row and column.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -152,9 +152,9 @@ impl Tokenizer {
         serde_json::from_str(&text).map_err(|error| failure(error.into()))
     }
 
-    /// The same without the added tokens from the id `size` on, of which a model of `size` tokens has no vectors: models of texts are
-    /// published with the tokenizer of a larger one, which marks images, too. What such a token spells is text then. Tokens that are no added
-    /// ones stay: see [`fits`](Self::fits).
+    /// The same without the added tokens from the id `size` on, for which a model of `size` tokens has no vectors. Models of text are published
+    /// with the tokenizer of a larger model, which also has tokens for images. What such a token spells is read as text. Other tokens stay:
+    /// [`fits`](Self::fits) tells whether there are too many.
     ///
     /// ```
     /// use firelight_data::{Tokenizer, TokenizerConfig};
@@ -172,7 +172,7 @@ impl Tokenizer {
             return Ok(self);
         }
         let mut file = self.to_json()?;
-        if let Some(added) = file["added_tokens"].as_array_mut() {
+        if let Some(added) = file.get_mut("added_tokens").and_then(serde_json::Value::as_array_mut) {
             added.retain(|token| token["id"].as_u64().is_none_or(|id| id < size as u64));
         }
         let place = self.file.clone().unwrap_or_else(|| Path::new("tokenizer.json").into());

@@ -146,7 +146,7 @@ impl<'o> Search<'o> {
             let known = refused.len();
             for candidate in &candidates {
                 let pair = (candidate.beam, candidate.token);
-                // A token that was refused comes again only if it is the way out.
+                // A token that was refused comes again only as the fallback.
                 if !refused.contains(&pair) && !self.beams[candidate.beam].processors.admits(candidate.token) {
                     refused.push(pair);
                 }
@@ -174,7 +174,7 @@ impl<'o> Search<'o> {
             let refused = refused.iter().filter(|(of, _)| *of == beam);
             refused.for_each(|&(_, token)| logits[token as usize] = HIDDEN);
             let is_anything_left = logits.iter().any(|logit| logit.is_finite());
-            let forced = if is_anything_left { None } else { processors.way_out() };
+            let forced = if is_anything_left { None } else { processors.fallback() };
             if let Some(token) = forced {
                 logits[token as usize] = FORCED;
             }

@@ -15,7 +15,7 @@ const SEARCH_LIMIT: usize = 3_000_000;
 
 /// Compiles constraints with a limit of your own. The functions of [`Constraint`] use the default.
 ///
-/// Each constraint comes with a text that satisfies it, which a search by trial finds: it is what a text is closed with at its limit of tokens.
+/// Each constraint comes with a text that satisfies it, found by trial. A text that reaches its limit of tokens is completed by it.
 ///
 /// ```
 /// use firelight_data::{Tokenizer, TokenizerConfig};

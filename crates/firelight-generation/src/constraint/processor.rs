@@ -257,7 +257,7 @@ impl LogitsProcessor for Constrained {
         true
     }
 
-    fn way_out(&mut self) -> Option<u32> {
+    fn fallback(&mut self) -> Option<u32> {
         let next = self.compiled.vocabulary().tokens(self.closing.as_ref()?)?.first().copied();
         if next.is_some() || !self.search().is_complete() {
             return next;

@@ -1,4 +1,4 @@
-//! What a JSON schema may ask for that llguidance would not follow without a word. Keywords that it does not know it refuses itself.
+//! Parts of a JSON schema that llguidance accepts but does not follow exactly. It refuses keywords that it does not know.
 
 use serde_json::{Number, Value};
 

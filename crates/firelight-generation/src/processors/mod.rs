@@ -91,8 +91,9 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
-    /// Whether its rule comes before those of other processors: where they hide all that it leaves, they are left out at this place, and it sees the
-    /// model's logits. For a rule that a text may never break, as a [`Constraint`](crate::Constraint) is. Default: false.
+    /// Whether its rule takes precedence over other processors: where they hide every token that it allows, they are left out for one token, and it
+    /// sees the model's logits. `process` may then be called several times for a token. For a rule that a text may never break, such as a
+    /// [`Constraint`](crate::Constraint). Default: false.
     ///
     /// ```
     /// use firelight_generation::processors::{Banned, HIDDEN, History, LogitsProcessor, Processors};
@@ -124,10 +125,10 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
-    /// The token that is written where the processors leave nothing, even those that [bind](Self::binds) alone, or where every token that they leave
-    /// is not [admitted](Self::admits). If the text ends there instead, [`is_complete`](Self::is_complete) is true afterwards. Default: none, and
-    /// decoding ends with an error.
-    fn way_out(&mut self) -> Option<u32> {
+    /// The token to write where no token is left, not even by the processors that [bind](Self::binds) alone, or where none of those left is
+    /// [admitted](Self::admits). If the text ends here instead, this is none and [`is_complete`](Self::is_complete) is true from then on.
+    /// Default: none, and decoding ends with an error.
+    fn fallback(&mut self) -> Option<u32> {
         None
     }
 
@@ -211,20 +212,20 @@ impl Processors {
         Ok(left)
     }
 
-    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::way_out`]. None if the text ends here instead.
+    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback`]. None if the text ends here instead.
     ///
     /// # Errors
     /// If no processor knows one. `step` and `row` stand in the message.
     pub(crate) fn forced(&mut self, step: usize, row: usize) -> Result<Option<u32>, GenerationError> {
-        match self.way_out() {
+        match self.fallback() {
             None if !self.is_complete() => Err(GenerationError::NothingLeft { step, row }),
             token => Ok(token),
         }
     }
 
-    /// [`LogitsProcessor::way_out`] of the first that has one.
-    pub(crate) fn way_out(&mut self) -> Option<u32> {
-        self.0.iter_mut().find_map(|processor| processor.way_out())
+    /// [`LogitsProcessor::fallback`] of the first that has one.
+    pub(crate) fn fallback(&mut self) -> Option<u32> {
+        self.0.iter_mut().find_map(|processor| processor.fallback())
     }
 
     /// [`LogitsProcessor::admits`] of all.

@@ -219,7 +219,7 @@ impl Figure {
         terminal::text(self)
     }
 
-    /// As a picture, which tells each number under the pointer where there are at most 4,096 of them in a map: light, or dark where the screen is.
+    /// As a picture, light or dark as the screen is. A map of at most 4,096 numbers shows each of them under the pointer.
     pub fn to_svg(&self) -> String {
         svg::drawing(self).to_file()
     }

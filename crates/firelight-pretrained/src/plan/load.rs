@@ -186,11 +186,14 @@ impl safetensors::View for Copied<'_> {
         }
     }
 
-    /// Numbers are looked at just before they are copied, while their pages are at hand: the file is read once.
+    /// Numbers are checked just before they are copied, while their pages are in memory: the file is read once. Nothing is copied behind a
+    /// failure, because the new file is thrown away.
     fn data(&self) -> Cow<'_, [u8]> {
-        if let Err(error) = self.source.check(self.weights) {
-            let first = self.failure.take().unwrap_or(error);
-            self.failure.set(Some(first));
+        let failure = self.failure.take().or_else(|| self.source.check(self.weights).err());
+        let has_failed = failure.is_some();
+        self.failure.set(failure);
+        if has_failed {
+            return Cow::Borrowed(&[]);
         }
         let Source { tensor, view, plus, .. } = self.source;
         if let Some(blocks) = &self.blocks {

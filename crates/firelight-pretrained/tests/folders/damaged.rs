@@ -59,11 +59,7 @@ fn configurations_that_say_something_else_name_the_key() {
             "\"model_type\": \"qwen3_5_moe\"",
             "describes a qwen3_5_moe, which is not read: its gated delta layers",
         ),
-        (
-            "\"model_type\": \"llama\"",
-            "\"model_type\": \"gemma3\"",
-            "the models of its texts alone, gemma3_text, are read",
-        ),
+        ("\"model_type\": \"llama\"", "\"model_type\": \"gemma3\"", "models of text alone (gemma3_text) are read"),
         (
             "\"LlamaForCausalLM\"",
             "\"LlamaForTokenClassification\"",

@@ -17,7 +17,7 @@ pub struct TranslateOptions {
     pub diversity_penalty: f64,
     /// When a line has been searched enough. Default: [`EarlyStopping::Heuristic`].
     pub early_stopping: EarlyStopping,
-    /// Draws each token in the place of a search, which then has one beam and one translation. Default: none.
+    /// Draws each token instead of searching for the best text; there is one beam, and one translation. Default: none.
     pub draws: Option<Draws>,
     /// Penalties, bans and forced tokens, and a constraint. Default: none but those of the model's makers.
     pub processing: Processing,

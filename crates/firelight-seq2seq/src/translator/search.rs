@@ -37,10 +37,11 @@ impl Translator {
     /// Which sources of these lengths are searched together, the longest first; empty ones are in no batch.
     pub(super) fn together(&self, lengths: impl Iterator<Item = usize>, options: &TranslateOptions) -> Vec<Vec<usize>> {
         let max_tokens = Batching::TOKENS_TO_READ / options.beams.max(1);
-        longest_first(lengths, max_tokens, if self.guesser.is_some() { 1 } else { options.batch })
+        // Each batch is a search of its own, which costs more than padding.
+        longest_first(lengths, max_tokens, if self.guesser.is_some() { 1 } else { options.batch }, 1.0)
     }
 
-    /// The hypotheses of each source. Where they cannot be found together, each source by itself tells whose options leave nothing.
+    /// The hypotheses of each source. If all sources together fail, each is tried alone, so that only those fail for which no token is left.
     ///
     /// # Errors
     /// If the model or the device fails, which is the error of no source.

@@ -1,4 +1,4 @@
-//! The progress of a training by Burn's own `Learner`, which tells its [`MetricsRenderer`] of splits, of items and of metrics: a bar for each
+//! The progress of a training by Burn's own `Learner`, which reports splits, items and metrics to its [`MetricsRenderer`]: a bar for each
 //! split, and a line when it ends.
 
 use std::collections::HashMap;
@@ -14,9 +14,9 @@ use super::{LINE_EVERY, ProgressBar, TICK};
 /// Below it a number is written with an exponent.
 const SMALL: f64 = 1e-3;
 
-/// What Burn has told so far.
+/// What Burn has reported so far.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct BurnProgress {
     /// The metrics in the order in which they were registered.
     metrics: Vec<(MetricId, MetricName)>,
     /// Their newest values in this split.
@@ -31,7 +31,7 @@ pub(super) struct Told {
     items: usize,
 }
 
-impl Told {
+impl BurnProgress {
     fn take(&mut self, state: MetricState) {
         let (entry, number) = match state {
             MetricState::Generic(entry) => (entry, None),
@@ -62,22 +62,22 @@ fn in_digits(value: f64) -> String {
 impl ProgressBar {
     /// A split of so many items begins.
     fn begin(&mut self, split: String, items: usize) {
-        self.told.values.clear();
-        (self.told.done, self.told.items) = (0, items);
+        self.of_burn.values.clear();
+        (self.of_burn.done, self.of_burn.items) = (0, items);
         self.written.0 = self.clock.elapsed();
         self.bar.set_length(items as u64);
         self.bar.set_position(0);
         self.bar.set_prefix(format!(", {split}"));
-        self.told.split = split;
+        self.of_burn.split = split;
         if !self.bar.is_hidden() {
             self.bar.enable_steady_tick(TICK);
         }
     }
 
     fn advance(&mut self, items: usize) {
-        self.told.done = items;
+        self.of_burn.done = items;
         self.bar.set_position(items as u64);
-        self.bar.set_message(self.told.metrics());
+        self.bar.set_message(self.of_burn.metrics());
         if self.bar.is_hidden() && self.clock.elapsed() >= self.written.0 + LINE_EVERY.1 {
             self.conclude();
         }
@@ -85,38 +85,38 @@ impl ProgressBar {
 
     /// Writes a line about the split that stays.
     fn conclude(&mut self) {
-        self.write(&self.told.line());
+        self.write(&self.of_burn.line());
         self.written.0 = self.clock.elapsed();
     }
 }
 
 impl MetricsRendererTraining for ProgressBar {
     fn update_train(&mut self, state: MetricState) {
-        self.told.take(state);
+        self.of_burn.take(state);
     }
 
     fn update_valid(&mut self, state: MetricState) {
-        self.told.take(state);
+        self.of_burn.take(state);
     }
 }
 
 impl MetricsRendererEvaluation for ProgressBar {
     fn update_test(&mut self, _name: EvaluationName, state: MetricState) {
-        self.told.take(state);
+        self.of_burn.take(state);
     }
 }
 
 impl TrainingProgressLogger for ProgressBar {
     fn start(&mut self, epochs: usize, first: usize, _items: Option<usize>, _label: Option<&str>) {
-        (self.told.epoch, self.told.epochs) = (first.max(1), epochs);
+        (self.of_burn.epoch, self.of_burn.epochs) = (first.max(1), epochs);
     }
 
     fn update_epoch(&mut self, epoch: usize) {
-        self.told.epoch = epoch + 1;
+        self.of_burn.epoch = epoch + 1;
     }
 
     fn start_split(&mut self, split: &str, items: usize) {
-        self.begin(format!("epoch {}/{}, {split}", self.told.epoch, self.told.epochs), items);
+        self.begin(format!("epoch {}/{}, {split}", self.of_burn.epoch, self.of_burn.epochs), items);
     }
 
     fn update_split(&mut self, items: usize) {
@@ -161,8 +161,8 @@ impl MetricsRenderer for ProgressBar {
     fn manual_close(&mut self) {}
 
     fn register_metric(&mut self, definition: MetricDefinition) {
-        if self.told.metrics.iter().all(|(id, _)| *id != definition.metric_id) {
-            self.told.metrics.push((definition.metric_id, definition.name));
+        if self.of_burn.metrics.iter().all(|(id, _)| *id != definition.metric_id) {
+            self.of_burn.metrics.push((definition.metric_id, definition.name));
         }
     }
 }

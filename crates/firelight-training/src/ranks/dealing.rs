@@ -11,10 +11,11 @@ use firelight_storage::{InputError, TaskError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::wire::{self, WireError};
+use super::wire;
 use crate::{Communicator, CommunicatorError};
 
-const OPERATION: &str = "exchange of answers";
+/// What ranks do here, as errors call it.
+pub(super) const OPERATION: &str = "exchange of answers";
 
 /// How long a rank at work is silent; much less than ranks wait.
 const SILENCE: Duration = Duration::from_millis(if cfg!(test) { 10 } else { 1000 });
@@ -27,7 +28,7 @@ type Block = (usize, Vec<String>);
 /// `next` reads the next block: how many lines stand before it, and its lines; none at the end. It must find the same on every rank.
 /// `answer` is called for the blocks of this rank. `show` is called on the first rank alone, with all answers in the order of the blocks. So
 /// what is shown does not depend on the number of ranks, if an answer depends on nothing but its block. No more than one answer of each rank
-/// is held at a time.
+/// is held at a time. It comes to the first rank as CBOR, in which `Some(None)` is `None`.
 ///
 /// Ranks wait for each other after every round of blocks, however long one of them is at work. Each of them returns the first error in the
 /// order of the blocks, when the answers before it are shown. If `show` fails, the first rank returns why, and the others end without an error.
@@ -216,12 +217,11 @@ where
         (own, alive.join().unwrap_or_else(|panic| resume_unwind(panic)))
     });
     alive?;
-    let unreadable = |error: WireError| TaskError::new(false, format!("{OPERATION}: {error}"));
-    let mut own = wire::to_bytes(&own).map_err(unreadable)?;
+    let mut own = wire::to_bytes(&own)?;
     while come.iter().any(Option::is_none) {
         exchange(ranks, mem::take(&mut own), &mut come)?;
     }
-    let all = come.iter().flatten().map(|bytes| wire::of_bytes(bytes).map_err(unreadable));
+    let all = come.iter().flatten().map(|bytes| wire::of_bytes(bytes));
     Ok(all.collect::<Result<_, TaskError>>()?)
 }
 

@@ -1,4 +1,4 @@
-//! When ranks tell each other what they found in their turns: after so many batches that neither the message nor what waits for it is large.
+//! How often ranks exchange what they found: after so many batches that neither the message nor what waits for it is large.
 
 use super::{Found, Ranks};
 use crate::CommunicatorError;
@@ -29,7 +29,7 @@ impl<'a> Exchanges<'a> {
 
     /// What all ranks found since the last exchange, in the order of the batches, and whether these were the last ones.
     ///
-    /// A rank has at most one batch more than another. So where one of them comes with too few, none has any left.
+    /// A rank has at most one batch more than another. So if one of them has fewer than it was asked for, none has any left.
     pub(crate) fn exchange(&mut self, own: Vec<Found>) -> Result<(Vec<Found>, bool), CommunicatorError> {
         let found = self.ranks.in_turns(own)?;
         let world = self.ranks.world();

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::dealing::deal;
-use super::wire::{self, WireError};
+use super::wire;
 use crate::{Communicator, CommunicatorError};
 
 /// Answers blocks of lines like [`deal`], and gives all answers to every rank, in the order of the blocks. `answer` is called for the blocks of
@@ -53,10 +53,9 @@ where
     if ranks.world() == 1 {
         return Ok(answers);
     }
-    let unreadable = |error: WireError| TaskError::new(false, format!("exchange of answers: {error}"));
     // Nothing but the first rank's answers is looked at.
-    let bytes = ranks.broadcast(0, wire::to_bytes(&answers).map_err(unreadable)?)?;
-    Ok(wire::of_bytes(&bytes).map_err(unreadable)?)
+    let bytes = ranks.broadcast(0, wire::to_bytes(&answers)?)?;
+    Ok(wire::of_bytes(&bytes)?)
 }
 
 #[cfg(test)]

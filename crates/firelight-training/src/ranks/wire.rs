@@ -1,66 +1,41 @@
-//! Answers on their way between ranks, as bytes. Unlike JSON these have every number with its bits, NaN and infinity too. A value says what
-//! it is, so that whatever Serde writes comes back, fields that are left out or flattened included.
+//! Answers on their way between ranks, as CBOR. Unlike JSON it has every number with its bits, infinity and NaN too, and it names fields, so
+//! that those that are left out or flattened come back. As in JSON, `Some(None)` comes back as `None`.
 
-mod read;
-mod write;
+use std::io;
 
-use std::fmt::Display;
-
+use ciborium::{de, ser};
+use firelight_storage::TaskError;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Serialize, de, ser};
 
-use self::read::Reader;
-use self::write::Writer;
-
-/// What a value is: its first byte. Numbers follow in little endian, texts and bytes behind their length, and what has parts behind them all
-/// has an end.
-mod tag {
-    pub(super) const UNIT: u8 = 0;
-    pub(super) const NONE: u8 = 1;
-    pub(super) const SOME: u8 = 2;
-    pub(super) const FALSE: u8 = 3;
-    pub(super) const TRUE: u8 = 4;
-    pub(super) const SIGNED: u8 = 5;
-    pub(super) const UNSIGNED: u8 = 6;
-    pub(super) const SINGLE: u8 = 7;
-    pub(super) const DOUBLE: u8 = 8;
-    pub(super) const TEXT: u8 = 9;
-    pub(super) const BYTES: u8 = 10;
-    pub(super) const SEQUENCE: u8 = 11;
-    pub(super) const MAP: u8 = 12;
-    pub(super) const END: u8 = 13;
-}
-
-/// Why a value cannot be sent, or is not what was expected.
-#[derive(Debug, PartialEq, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct WireError(String);
-
-impl ser::Error for WireError {
-    fn custom<T: Display>(reason: T) -> Self {
-        Self(reason.to_string())
-    }
-}
-
-impl de::Error for WireError {
-    fn custom<T: Display>(reason: T) -> Self {
-        Self(reason.to_string())
-    }
-}
+use super::dealing::OPERATION;
 
 /// A value as bytes, of which there is at least one.
-pub(super) fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, WireError> {
-    let mut writer = Writer::default();
-    value.serialize(&mut writer)?;
-    Ok(writer.into_bytes())
+pub(super) fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, TaskError> {
+    let mut bytes = Vec::new();
+    ciborium::into_writer(value, &mut bytes).map_err(|error: ser::Error<io::Error>| match error {
+        ser::Error::Value(reason) => failure(&reason),
+        ser::Error::Io(error) => failure(&error.to_string()),
+    })?;
+    Ok(bytes)
 }
 
 /// The value that [`to_bytes`] was given.
-pub(super) fn of_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, WireError> {
-    let mut reader = Reader::new(bytes);
-    let value = T::deserialize(&mut reader)?;
-    reader.finish()?;
-    Ok(value)
+pub(super) fn of_bytes<T: DeserializeOwned>(mut bytes: &[u8]) -> Result<T, TaskError> {
+    let value: T = ciborium::from_reader(&mut bytes).map_err(|error: de::Error<io::Error>| match error {
+        de::Error::Io(_) => failure("the bytes end within a value"),
+        de::Error::Syntax(place) => failure(&format!("no value begins at byte {place}")),
+        de::Error::Semantic(_, reason) => failure(&reason),
+        de::Error::RecursionLimitExceeded => failure("a value is nested too deeply"),
+    })?;
+    match bytes.len() {
+        0 => Ok(value),
+        left => Err(failure(&format!("{left} bytes follow the value"))),
+    }
+}
+
+fn failure(reason: &str) -> TaskError {
+    TaskError::new(false, format!("{OPERATION}: {reason}"))
 }
 
 #[cfg(test)]
@@ -104,32 +79,20 @@ mod tests {
         Text(String),
     }
 
-    #[derive(Debug, PartialEq, Serialize, Deserialize)]
-    struct Wrapped(Vec<Kind>);
-
-    #[test]
-    fn a_value_is_so_many_bytes() {
-        assert_eq!(to_bytes(&true).unwrap(), [4]);
-        assert_eq!(to_bytes(&"ab").unwrap(), [9, 2, 0, 0, 0, 0, 0, 0, 0, b'a', b'b']);
-        assert_eq!(to_bytes(&[1.0_f32]).unwrap(), [11, 7, 0, 0, 0x80, 0x3f, 13]);
-        assert_eq!(to_bytes(&BTreeMap::from([(-1, ())])).unwrap(), [&[12, 5][..], &[255; 8], &[0, 13]].concat());
-    }
-
     #[test]
     fn numbers_keep_their_bits() {
         let odd = f64::from_bits(f64::NAN.to_bits() | 5);
         let numbers = [f64::NAN, odd, f64::INFINITY, f64::NEG_INFINITY, -0.0, f64::MIN_POSITIVE / 4.0, 0.1 + 0.2];
         assert_eq!(sent(&numbers).map(f64::to_bits), numbers.map(f64::to_bits));
-        let odd = f32::from_bits(f32::NAN.to_bits() | 5);
-        let numbers = [f32::NAN, odd, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN_POSITIVE / 4.0, 0.1];
+        let numbers = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, -0.0, f32::MIN_POSITIVE / 4.0, 0.1];
         assert_eq!(sent(&numbers).map(f32::to_bits), numbers.map(f32::to_bits));
         comes_back((u64::MAX, i64::MIN, [f64::MAX, f64::EPSILON]));
     }
 
     #[test]
-    fn whatever_serde_writes_comes_back() {
-        comes_back((None::<u8>, Some(Some(3_u16)), Some(None::<bool>), Some(()), ((),)));
-        comes_back(Wrapped(vec![Kind::Nothing, Kind::One(9), Kind::Two(-3, 'ß')]));
+    fn whatever_an_answer_is_made_of_comes_back() {
+        comes_back((None::<u8>, Some(3_u16), ((),)));
+        comes_back([Kind::Nothing, Kind::One(9), Kind::Two(-3, 'ß')]);
         comes_back([Kind::Fields { from: -7, to: None }, Kind::Fields { from: 7, to: Some(1) }]);
         comes_back([Either::Number(0.5), Either::Text("0.5".into())]);
         comes_back(BTreeMap::from([(3_u8, vec!["c".to_string(), String::new()]), (4, Vec::new())]));
@@ -143,14 +106,12 @@ mod tests {
     fn what_is_not_expected_is_an_error() {
         let bytes = to_bytes(&["ab", "c"]).unwrap();
         assert_eq!(of_bytes::<Vec<String>>(&bytes).unwrap(), ["ab", "c"]);
+        let refused = |bytes: &[u8]| of_bytes::<Vec<String>>(bytes).unwrap_err().to_string();
         for length in 0..bytes.len() {
-            assert!(of_bytes::<Vec<String>>(&bytes[..length]).is_err(), "{length} of {} bytes", bytes.len());
+            assert_eq!(refused(&bytes[..length]), "exchange of answers: the bytes end within a value");
         }
-        let told = |error: WireError| error.to_string();
-        assert_eq!(told(of_bytes::<bool>(&[4, 4]).unwrap_err()), "1 bytes follow the value");
-        assert_eq!(told(of_bytes::<bool>(&[99]).unwrap_err()), "no value begins with the byte 99");
-        assert_eq!(told(of_bytes::<[bool; 1]>(&[11, 4, 4, 13]).unwrap_err()), "there are more parts than expected");
-        assert!(told(of_bytes::<Vec<u8>>(&bytes).unwrap_err()).contains("expected u8"));
+        assert_eq!(refused(&[&bytes[..], &[0]].concat()), "exchange of answers: 1 bytes follow the value");
+        assert!(of_bytes::<Vec<u8>>(&bytes).unwrap_err().to_string().contains("expected integer"));
     }
 
     proptest! {
