@@ -53,7 +53,7 @@ fn padding(embedder: &Embedder, texts: &[&str]) -> Result<(usize, f64), TaskErro
     let tokenizer = embedder.vocabulary().tokenizer();
     let encoded: Vec<Vec<u32>> = texts.iter().map(|text| tokenizer.encode(text)).collect::<Result<_, _>>()?;
     let lengths: Vec<usize> = encoded.iter().map(|ids| ids.len() + 2).collect();
-    let batches = longest_first(lengths.iter().copied(), Batching::TOKENS_TO_READ, usize::MAX);
+    let batches = longest_first(lengths.iter().copied(), Batching::TOKENS_TO_READ, usize::MAX, 0.08);
     let whole: usize = batches.iter().map(|batch| batch.len() * lengths[batch[0]]).sum();
     Ok((batches.len(), 1.0 - lengths.iter().sum::<usize>() as f64 / whole as f64))
 }

@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
         self.tried
     }
 
-    /// Whether a search so far stopped at one of its limits, so that there may be a text that it did not find.
+    /// Whether a search so far stopped at one of its limits or left out what looked alike, so that there may be a text that it did not find.
     pub(super) fn gave_up(&self) -> bool {
         self.gave_up
     }
@@ -276,6 +276,8 @@ impl<'a> Search<'a> {
                 let written = step.iter().flat_map(|&id| vocabulary.written(id));
                 let text = branch.text.iter().chain(written).copied().collect();
                 found.push((Branch { cost: branch.cost + cost, text }, is_complete));
+            } else {
+                self.gave_up = true;
             }
         }
         found
@@ -309,7 +311,10 @@ impl<'a> Search<'a> {
     /// Goes on with all of these tokens; if they may not follow, stays where it is.
     fn take(&mut self, tokens: &[u32]) -> bool {
         self.pay(tokens);
-        let Ok(taken) = self.matcher.try_consume_tokens(tokens) else { return false };
+        let Ok(taken) = self.matcher.try_consume_tokens(tokens) else {
+            self.gave_up = true; // The parser has limits of its own.
+            return false;
+        };
         if taken < tokens.len() {
             self.back(taken);
         }

@@ -240,6 +240,7 @@ mod tests {
 
         // Ranks that see as many images, but one that is another, are told.
         let other = home.path().join("other");
+        folder(&other.join("train"), 4);
         folder(&other.join("val"), 2);
         std::fs::copy(data.join("val/upright/000.png"), other.join("val/across/000.png")).unwrap();
         let run = home.path().join("run");
