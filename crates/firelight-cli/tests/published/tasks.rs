@@ -43,6 +43,9 @@ const SAID: &str = "The fox\nthe hen\n";
 /// A chat template of characters that the tiny language model has.
 const TEMPLATE: &str = "{% for message in messages %}{{ message.content }}. {% endfor %}";
 
+/// An embedded recipe, and what writes its data into a folder.
+type Begun<'a> = (&'a str, fn(&Path));
+
 /// A task, a tiny training of it, and the commands that take its models.
 struct Case<'a> {
     recipe: &'a str,
@@ -54,7 +57,7 @@ struct Case<'a> {
     write: fn(&Path) -> &'static str,
     commands: &'a [&'a [&'a str]],
     /// Embedded recipes of other tasks, with the data of each, that begin from the model.
-    begins: &'a [(&'a str, fn(&Path))],
+    begins: &'a [Begun<'a>],
 }
 
 /// A run, the folder that it was exported to, and the data of its task.

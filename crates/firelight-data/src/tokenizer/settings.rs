@@ -28,7 +28,9 @@ impl Settings {
     pub(super) fn family(&self) -> String {
         let class = self.keys["tokenizer_class"].as_str().unwrap_or_default().trim_end_matches("Fast");
         match class.trim_end_matches("Tokenizer") {
-            "" | "PreTrained" | "TokenizersBackend" => self.config["model_type"].as_str().unwrap_or_default().to_lowercase(),
+            "" | "PreTrained" | "TokenizersBackend" => {
+                self.config["model_type"].as_str().unwrap_or_default().to_lowercase()
+            }
             class => class.to_lowercase(),
         }
     }

@@ -63,7 +63,7 @@ fn vectors_of_texts_are_those_of_sentence_transformers_also_behind_an_export() {
         let path = |name: &str| home.path().join(name);
         let run = imported(&fixtures().join(name), path("run"));
         assert_agrees(&run, name);
-        export(&run, &Checkpoint::Last, &path("exported")).unwrap();
+        export(&run, &Checkpoint::Last, path("exported")).unwrap();
         assert_agrees(&imported(&path("exported"), path("again")), name);
     }
 }
