@@ -46,7 +46,7 @@ pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;
 #[cfg(feature = "train")]
 pub use run::{
-    ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, evaluate, evaluate_on,
+    ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe,
     images_recipe,
 };
 #[cfg(feature = "train")]

@@ -22,6 +22,9 @@ pub struct TaskEvaluation {
     pub scores: Vec<(&'static str, f64)>,
     /// Number of examples: texts, sentences, questions or images.
     pub examples: usize,
+    /// How many targets the loss is the mean over, such as tokens.
+    #[serde(skip)]
+    pub targets: u64,
     /// Seconds from the data to the scores.
     pub seconds: f64,
 }
@@ -54,7 +57,8 @@ impl TaskEvaluation {
     ) -> Result<Self, TrainingError> {
         let (found, values) = measure_on(task, loader, evaluator, communicator)?;
         let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
-        Ok(Self { loss: found.loss, loss_unit, scores, examples, seconds: began.elapsed().as_secs_f64() })
+        let (targets, seconds) = (found.tokens, began.elapsed().as_secs_f64());
+        Ok(Self { loss: found.loss, loss_unit, scores, examples, targets, seconds })
     }
 
     /// The score of this name.
