@@ -39,11 +39,7 @@ impl MeasuredTask for Language {
     /// The validation part of the data at a path, split off as in the training, or a split of that folder, or, without either, what the
     /// run's folder keeps: every token but the first of a source is predicted once, from windows of the context side by side, or from
     /// its document where the run tells documents apart.
-    fn measured(
-        run: &OpenedRun<'_, Self>,
-        asked: AskedData<'_>,
-        (): &(),
-    ) -> Result<Measurement<Self>, TaskError> {
+    fn measured(run: &OpenedRun<'_, Self>, asked: AskedData<'_>, (): &()) -> Result<Measurement<Self>, TaskError> {
         let generator = TextGenerator::load_from(run.folder.path(), run.checkpoint, run.device)?;
         let text = text_of(run, &generator, asked)?;
         Ok(Measurement {

@@ -267,8 +267,7 @@ fn adapters_learn_beside_blocks_that_stay_as_they_are() {
         assert_eq!(base_of(run.model()), expected, "the blocks of the run that it began from");
         let trained = run.fit().unwrap();
         assert_eq!(base_of(&trained.model), expected, "blocks are not trained");
-        let found =
-            |run: &str| evaluate_run::<Language>(home.path(run), &Checkpoint::Last, None, &(), &Device::flex());
+        let found = |run: &str| evaluate_run::<Language>(home.path(run), &Checkpoint::Last, None, &(), &Device::flex());
         let loss = |run: &str| found(run).unwrap().loss;
         let [before, after] = ["base", format].map(loss);
         assert!(after < before, "{before} became {after}");

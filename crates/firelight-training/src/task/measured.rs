@@ -8,6 +8,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use burn::train::ValidLoader;
 use firelight_storage::{Checkpoint, ModelFolder};
+use serde::Serialize;
 
 use super::{RecipeOf, Task, TaskEvaluation, open_run};
 use crate::ranks::{ExampleDigest, agree_on};
@@ -21,8 +22,8 @@ pub type AskedData<'a> = Option<(&'a Path, Option<&'a str>)>;
 pub trait MeasuredTask: Task {
     /// What may be chosen beside the data, such as the beams of a search; `()` where there is no choice.
     type Options: Default;
-    /// What an evaluation finds: [`TaskEvaluation`], or a type of the task's own.
-    type Report: From<TaskEvaluation>;
+    /// What an evaluation finds: [`TaskEvaluation`], or a type of the task's own, whose JSON a program prints.
+    type Report: From<TaskEvaluation> + Serialize;
 
     /// Loads the model, and reads the data that is asked for. Every rank does so by itself.
     ///
