@@ -1,6 +1,7 @@
 //! How well a trained model predicts a text: its loss, and the scores of its training.
 
 use firelight_core::LossConfig;
+use firelight_data::Tokenizer;
 use firelight_storage::TaskError;
 use firelight_training::{AskedData, DataModule, MeasuredTask, Measurement, OpenedRun, Task, TaskEvaluation};
 use serde::Serialize;
@@ -39,9 +40,12 @@ impl MeasuredTask for Language {
     /// The validation part of the data at a path, split off as in the training, or a split of that folder, or, without either, what the
     /// run's folder keeps: every token but the first of a source is predicted once, from windows of the context side by side, or from
     /// its document where the run tells documents apart.
+    ///
+    /// # Errors
+    /// If the folder is no trained language model, keeps no text where none is given, or the text has unknown characters or is too short.
     fn measured(run: &OpenedRun<'_, Self>, asked: AskedData<'_>, (): &()) -> Result<Measurement<Self>, TaskError> {
         let generator = TextGenerator::load_from(run.folder.path(), run.checkpoint, run.device)?;
-        let text = text_of(run, &generator, asked)?;
+        let text = text_of(run, generator.tokenizer().clone(), asked)?;
         Ok(Measurement {
             task: LmTask::new(generator.model().clone(), LossConfig::default()),
             loader: text.validation_loader(&run.recipe, run.device)?,
@@ -54,12 +58,8 @@ impl MeasuredTask for Language {
 }
 
 /// What is measured, as the second of the parts.
-fn text_of(
-    run: &OpenedRun<'_, Language>,
-    generator: &TextGenerator,
-    asked: AskedData<'_>,
-) -> Result<LmText, TaskError> {
-    let (tokenizer, recipe) = (generator.tokenizer().clone(), &run.recipe.data);
+fn text_of(run: &OpenedRun<'_, Language>, tokenizer: Tokenizer, asked: AskedData<'_>) -> Result<LmText, TaskError> {
+    let recipe = &run.recipe.data;
     let parts = match asked {
         None => LmText::open(&run.recipe, &run.folder)?.parts,
         Some((data, None)) => Sources::at(recipe, &[data.into()])?.encode(&tokenizer, recipe)?,

@@ -70,6 +70,10 @@ impl MeasuredTask for Seq2Seq {
 
     /// The files `DIR/split.SOURCE` and `DIR/split.TARGET`, by default those of the split `val`, or a TSV or JSONL file in the place of
     /// `DIR`, or, without either, the pairs that the run validates on; names and tokenizers are those of its training.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, keeps no pairs where no data is given, there is no such split, or a line cannot be read by the
+    /// model.
     fn measured(
         run: &OpenedRun<'_, Self>,
         asked: AskedData<'_>,

@@ -20,6 +20,10 @@ impl MeasuredTask for Vision {
     /// One split of a folder of images, or, without its name, the part that a training would validate on; without a folder the images
     /// that the run itself validates on, which its own folder keeps. Classes are known by their names, and images are brought to the
     /// shape that the model is made for.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, keeps no images where no data is given, there is no such split, an image cannot be read, or
+    /// one is of a class that the model was not trained on.
     fn measured(run: &OpenedRun<'_, Self>, asked: AskedData<'_>, (): &()) -> Result<Measurement<Self>, TaskError> {
         let classifier = ImageClassifier::load_from(run.folder.path(), run.checkpoint, run.device)?;
         let set = match asked {

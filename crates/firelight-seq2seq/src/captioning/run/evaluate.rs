@@ -34,6 +34,10 @@ impl MeasuredTask for Captioning {
 
     /// A list of images with captions, a `.jsonl` file or a folder with `captions.jsonl`, or, without one, the images that the run
     /// validates on. Every image is described.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, keeps no images where no data is given, there is no such list or one that cannot be read, or
+    /// a split is named.
     fn measured(
         run: &OpenedRun<'_, Self>,
         asked: AskedData<'_>,
