@@ -110,8 +110,7 @@ pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
     AskedData, BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, MeasuredTask,
     Measurement, NoKeys, OpenedRun, Pace, ROWS, RecipeOf, Run, RunRequest, Section, StackPlace, Task, TaskEvaluation,
-    TrainedRun, built_in, evaluate_run, evaluate_run_on, merge, open_run, read_any_recipe, read_new_recipe,
-    read_recipe, task_of,
+    TrainedRun, built_in, evaluate_run, evaluate_run_on, merge, read_any_recipe, read_new_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;

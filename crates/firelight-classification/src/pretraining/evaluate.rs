@@ -2,7 +2,7 @@
 
 use firelight_core::LossConfig;
 use firelight_storage::TaskError;
-use firelight_training::{AskedData, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation};
+use firelight_training::{AskedData, DataModule, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation};
 
 use super::MaskedLanguage;
 use super::corpus::{MaskedCorpus, loss_unit, validation_loader};

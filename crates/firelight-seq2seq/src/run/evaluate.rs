@@ -119,6 +119,7 @@ mod tests {
     use firelight_kernels::assert_close;
     use firelight_storage::{Checkpoint, ModelFolder};
     use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared, evaluate_run, evaluate_run_on};
+    use std::path::Path;
     use std::thread;
 
     const SMALL: [(&str, &str); 9] = [

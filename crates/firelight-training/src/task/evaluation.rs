@@ -1,12 +1,6 @@
 //! What a finished model is worth, whatever its task is.
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use burn::data::dataloader::DataLoader;
 use serde::{Serialize, Serializer};
-
-use crate::{Alone, Communicator, Evaluator, Objective, TrainingError, TrainingModule, measure_on};
 
 /// The loss and the scores of a model on a part of some data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -30,37 +24,6 @@ pub struct TaskEvaluation {
 }
 
 impl TaskEvaluation {
-    /// What one pass over `loader` finds, with the unit of the loss, the number of examples, and when reading them began.
-    ///
-    /// # Errors
-    /// As [`measure`](crate::measure).
-    pub fn of<M: Objective>(
-        task: &TrainingModule<M>,
-        loader: &dyn DataLoader<M::Batch>,
-        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
-        about: (String, usize, Instant),
-    ) -> Result<Self, TrainingError> {
-        Self::on(task, loader, evaluator, about, Arc::new(Alone))
-    }
-
-    /// As [`of`](Self::of), on several ranks, which share the batches and find the same. Each rank calls it, after
-    /// [`agree_on_examples`](crate::agree_on_examples).
-    ///
-    /// # Errors
-    /// As [`measure_on`].
-    pub fn on<M: Objective>(
-        task: &TrainingModule<M>,
-        loader: &dyn DataLoader<M::Batch>,
-        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
-        (loss_unit, examples, began): (String, usize, Instant),
-        communicator: Arc<dyn Communicator>,
-    ) -> Result<Self, TrainingError> {
-        let (found, values) = measure_on(task, loader, evaluator, communicator)?;
-        let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
-        let (targets, seconds) = (found.tokens, began.elapsed().as_secs_f64());
-        Ok(Self { loss: found.loss, loss_unit, scores, examples, targets, seconds })
-    }
-
     /// The score of this name.
     pub fn score(&self, name: &str) -> Option<f64> {
         self.scores.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)

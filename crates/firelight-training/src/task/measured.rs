@@ -10,9 +10,9 @@ use burn::train::ValidLoader;
 use firelight_storage::{Checkpoint, ModelFolder};
 use serde::Serialize;
 
-use super::{RecipeOf, Task, TaskEvaluation, open_run};
+use super::{RecipeOf, Task, TaskEvaluation, read_recipe};
 use crate::ranks::{ExampleDigest, agree_on};
-use crate::{Alone, Communicator, Evaluator, TrainingModule, telling};
+use crate::{Alone, Communicator, Evaluator, TrainingError, TrainingModule, measure_on, telling};
 
 /// The data that a run is to be evaluated on: a path, and the name of a split there. None is what the run validates on, which its
 /// folder keeps.
@@ -70,8 +70,21 @@ pub struct Measurement<T: Task> {
     pub examples: Box<dyn FnOnce(&mut ExampleDigest)>,
 }
 
-/// Evaluates a checkpoint of the run in `folder` on the data that is `asked` for, or, without any, on what the run validates on. How the
-/// data is read says [`MeasuredTask::measured`] of the task.
+impl<T: Task> Measurement<T> {
+    /// What one pass over the data finds, after ranks have compared it.
+    fn on(self, ranks: Arc<dyn Communicator>) -> Result<TaskEvaluation, TrainingError> {
+        let Self { task, loader, mut evaluator, loss_unit, count, examples } = self;
+        agree_on(ranks.clone(), examples)?;
+        let began = Instant::now();
+        let (found, values) = measure_on(&task, loader.as_ref(), evaluator.as_mut(), ranks)?;
+        let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
+        let (targets, seconds) = (found.tokens, began.elapsed().as_secs_f64());
+        Ok(TaskEvaluation { loss: found.loss, loss_unit, scores, examples: count, targets, seconds })
+    }
+}
+
+/// Evaluates a checkpoint of the run in `folder` on the data that is `asked` for, or, without any, on what the run validates on. The
+/// task's [`MeasuredTask::measured`] says how the data is read.
 ///
 /// ```
 /// # fn of<T>() -> Result<f64, T::Error>
@@ -126,13 +139,10 @@ pub fn evaluate_run_on<T: MeasuredTask>(
     communicator: Arc<dyn Communicator>,
 ) -> Result<T::Report, T::Error> {
     telling(communicator, |ranks| -> Result<T::Report, T::Error> {
-        let (folder, recipe) = open_run::<T>(folder)?;
+        let folder = ModelFolder::open(folder)?;
+        let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
         let run = OpenedRun { folder, recipe, checkpoint, device };
-        let measurement = T::measured(&run, asked, options)?;
-        let Measurement { task, loader, mut evaluator, loss_unit, count, examples } = measurement;
-        agree_on(ranks.clone(), examples)?;
-        let about = (loss_unit, count, Instant::now());
-        let found = TaskEvaluation::on(&task, loader.as_ref(), evaluator.as_mut(), about, ranks)?;
+        let found = T::measured(&run, asked, options)?.on(ranks)?;
         Ok(T::report(found, &run.recipe))
     })
 }

@@ -46,7 +46,7 @@ pub use merge::merge;
 pub use request::RunRequest;
 pub use run::Run;
 pub use stack::StackPlace;
-pub use trained::{TrainedRun, open_run};
+pub use trained::TrainedRun;
 
 use crate::{Evaluator, Objective, PositionGrid, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
 
