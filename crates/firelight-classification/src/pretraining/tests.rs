@@ -211,11 +211,14 @@ fn a_pretraining_goes_on_from_a_classifier_with_a_head_of_its_own() {
     run.fit().unwrap();
 }
 
-/// The loss of a run on the validation split of the documents of a home.
+/// The loss of a run on the validation split of the documents of a home. That of hidden tokens has a perplexity.
 fn loss(home: &Home, run: &Path, device: &Device) -> f64 {
     let data = home.path("texts");
     let asked = Some((data.as_path(), Some("dev")));
-    evaluate_run::<MaskedLanguage>(run, &Checkpoint::Last, asked, &(), device).unwrap().loss
+    let found = evaluate_run::<MaskedLanguage>(run, &Checkpoint::Last, asked, &(), device).unwrap();
+    let expected = (found.loss_unit == "nats per hidden token").then(|| found.loss.exp());
+    assert_eq!(found.score("perplexity"), expected, "{found:?}");
+    found.loss
 }
 
 #[test]

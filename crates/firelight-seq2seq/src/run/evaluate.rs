@@ -1,5 +1,7 @@
 //! How well a trained model predicts and translates a split of parallel files.
 
+use std::sync::Arc;
+
 use firelight_core::LossConfig;
 use firelight_data::Pair;
 use firelight_storage::TaskError;
