@@ -24,7 +24,7 @@ use super::captioner::Captioner;
 use super::model::{CaptionConfig, CaptionModel, STACKS};
 use crate::run::score::{TargetScores, Written};
 pub use data::CaptionData;
-pub use evaluate::{evaluate_captions, evaluate_captions_on};
+pub use evaluate::CaptionOptions;
 pub use recipe::{CaptionModelRecipe, CaptionRecipe, ImageTextRecipe};
 
 /// From an image to a text that describes it.
