@@ -96,7 +96,7 @@ use crate::{Autoregressive, DecodeState, GenerationError, row_indices};
 /// ```
 ///
 /// # Errors
-/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that leave a row nothing.
+/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that fail or leave a row nothing.
 pub fn beam_search<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
@@ -149,6 +149,7 @@ fn advance(searches: &mut [Groups], logits: Tensor<2>, length: usize) -> Result<
         advanced.map_err(|fault| match fault {
             Fault::NotFinite => GenerationError::NonFiniteLogits { step: length - 1, row },
             Fault::NothingLeft => GenerationError::NothingLeft { step: length - 1, row },
+            Fault::Processor(error) => (*error).of_row(|_| row),
         })?;
     }
     let mut branches = Branches { held, ..Branches::default() };

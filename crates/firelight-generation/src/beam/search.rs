@@ -3,8 +3,8 @@
 use super::candidates::{self, Candidate};
 use super::hypotheses::{Hypotheses, Hypothesis};
 use super::options::{BeamOptions, EarlyStopping};
-use crate::StopReason;
 use crate::processors::{HIDDEN, History, Processors};
+use crate::{GenerationError, StopReason};
 
 /// The log-probability of a token that processors force where they leave nothing: so improbable that any other hypothesis comes first.
 const FORCED: f64 = -100.0;
@@ -33,12 +33,14 @@ impl Beam {
 }
 
 /// Why a search cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Fault {
     /// Logits are no distribution.
     NotFinite,
     /// Processors hide every token of every beam, and no hypothesis is finished.
     NothingLeft,
+    /// A processor fails.
+    Processor(Box<GenerationError>),
 }
 
 /// The searches of one row's groups of beams, which avoid one another's tokens.
@@ -142,7 +144,7 @@ impl<'o> Search<'o> {
         let before: Vec<f64> = self.beams.iter().map(|beam| beam.log_probability).collect();
         let mut refused = Vec::new();
         loop {
-            let candidates = self.candidates(logits, &before, taken, &refused).ok_or(Fault::NotFinite)?;
+            let candidates = self.candidates(logits, &before, taken, &refused)?;
             let known = refused.len();
             for candidate in &candidates {
                 let pair = (candidate.beam, candidate.token);
@@ -164,13 +166,16 @@ impl<'o> Search<'o> {
         before: &[f64],
         taken: &[u32],
         refused: &[(usize, u32)],
-    ) -> Option<Vec<Candidate>> {
+    ) -> Result<Vec<Candidate>, Fault> {
         let (count, prompt) = (self.options.candidates(), self.prompt);
-        let penalty = self.options.diversity_penalty;
-        candidates::best(logits, before, count, |beam, logits| {
+        let (penalty, mut failure) = (self.options.diversity_penalty, None);
+        let found = candidates::best(logits, before, count, |beam, logits| {
             let Beam { ids, processors, .. } = &mut self.beams[beam];
             taken.iter().for_each(|&token| logits[token as usize] -= penalty);
             processors.process(&History::new(ids, prompt), logits);
+            if failure.is_none() {
+                failure = processors.failure();
+            }
             let refused = refused.iter().filter(|(of, _)| *of == beam);
             refused.for_each(|&(_, token)| logits[token as usize] = HIDDEN);
             let is_anything_left = logits.iter().any(|logit| logit.is_finite());
@@ -178,7 +183,11 @@ impl<'o> Search<'o> {
             if let Some(token) = forced {
                 logits[token as usize] = FORCED;
             }
-        })
+        });
+        match failure {
+            Some(error) => Err(Fault::Processor(Box::new(error))),
+            None => found.ok_or(Fault::NotFinite),
+        }
     }
 
     /// Finishes the beams that turned out to be complete when their next token was looked for: none continues them.

@@ -136,6 +136,43 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
+    /// The error that the last [`process`](Self::process) came to, which is handed over once. Decoding ends with it, whatever the other
+    /// processors leave. For a processor that can fail, as one that asks another model. Default: none.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use firelight_generation::processors::{History, LogitsProcessor};
+    /// use firelight_generation::{Autoregressive, GenerationError, GenerationOptions, generate};
+    ///
+    /// /// Asks a server that is down.
+    /// #[derive(Clone, Debug)]
+    /// struct Asks {
+    ///     is_down: bool,
+    /// }
+    ///
+    /// impl LogitsProcessor for Asks {
+    ///     fn process(&mut self, _: &History<'_>, _: &mut [f64]) {
+    ///         self.is_down = true;
+    ///     }
+    ///     fn failure(&mut self) -> Option<GenerationError> {
+    ///         let reason = "the server is down".to_string();
+    ///         std::mem::take(&mut self.is_down).then_some(GenerationError::Device { reason })
+    ///     }
+    ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
+    ///         Box::new(self.clone())
+    ///     }
+    /// }
+    ///
+    /// fn fails<M: Autoregressive>(model: &M, prompt: M::Prompt) -> bool {
+    ///     let options = GenerationOptions::new(9).with_processor(Asks { is_down: false });
+    ///     generate(model, prompt, &options, |_| ControlFlow::Continue(())).is_err()
+    /// }
+    /// ```
+    fn failure(&mut self) -> Option<GenerationError> {
+        None
+    }
+
     /// A copy with its state: every row and every beam has its own.
     fn boxed(&self) -> Box<dyn LogitsProcessor>;
 }
@@ -194,7 +231,7 @@ impl Processors {
     /// What all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
     ///
     /// # Errors
-    /// If the model's logits are no distribution. `step` and `row` stand in the message.
+    /// If the model's logits are no distribution, or a processor fails. `step` and `row` stand in the message.
     pub(crate) fn processed(
         &mut self,
         history: &History<'_>,
@@ -207,8 +244,17 @@ impl Processors {
             return Err(GenerationError::NonFiniteLogits { step, row });
         }
         self.run(history, &mut left);
+        self.sound()?;
         left.narrow();
         Ok(left)
+    }
+
+    /// Makes sure that no processor has failed.
+    ///
+    /// # Errors
+    /// [`LogitsProcessor::failure`] of the first that has one.
+    pub(crate) fn sound(&mut self) -> Result<(), GenerationError> {
+        self.failure().map_or(Ok(()), Err)
     }
 
     /// The token that is written where nothing is left or admitted: [`LogitsProcessor::way_out`]. None if the text ends here instead.
@@ -225,6 +271,11 @@ impl Processors {
     /// [`LogitsProcessor::way_out`] of the first that has one.
     pub(crate) fn way_out(&mut self) -> Option<u32> {
         self.0.iter_mut().find_map(|processor| processor.way_out())
+    }
+
+    /// [`LogitsProcessor::failure`] of the first that has one.
+    pub fn failure(&mut self) -> Option<GenerationError> {
+        self.0.iter_mut().find_map(|processor| processor.failure())
     }
 
     /// [`LogitsProcessor::admits`] of all.
