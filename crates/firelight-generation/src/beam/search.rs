@@ -93,6 +93,8 @@ struct Search<'o> {
     prompt: usize,
     beams: Vec<Beam>,
     hypotheses: Hypotheses,
+    /// Log-probabilities of one beam: memory that every step uses again.
+    memory: Vec<f64>,
 }
 
 impl<'o> Search<'o> {
@@ -100,7 +102,7 @@ impl<'o> Search<'o> {
         let hypotheses = Hypotheses::new(options.group_size());
         let (processors, len) = (options.processors(), prompt.len());
         let begin = Beam { ids: prompt, processors, log_probability: 0.0, parent: 0 };
-        let mut search = Self { options, prompt: len, beams: vec![begin], hypotheses };
+        let mut search = Self { options, prompt: len, beams: vec![begin], hypotheses, memory: Vec::new() };
         if search.beams[0].processors.is_complete() {
             search.beams.clear();
             search.hypotheses.offer(Hypothesis { ids: Vec::new(), score: 0.0, stopped: StopReason::Complete });
@@ -169,8 +171,9 @@ impl<'o> Search<'o> {
     ) -> Result<Vec<Candidate>, Fault> {
         let (count, prompt) = (self.options.candidates(), self.prompt);
         let (penalty, mut failure) = (self.options.diversity_penalty, None);
-        let found = candidates::best(logits, before, count, |beam, logits| {
-            let Beam { ids, processors, .. } = &mut self.beams[beam];
+        let Self { beams, memory, .. } = self;
+        let found = candidates::best(logits, before, count, memory, |beam, logits| {
+            let Beam { ids, processors, .. } = &mut beams[beam];
             taken.iter().for_each(|&token| logits[token as usize] -= penalty);
             processors.process(&History::new(ids, prompt), logits);
             if failure.is_none() {

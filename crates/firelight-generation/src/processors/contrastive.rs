@@ -237,8 +237,7 @@ mod tests {
         let (model, prompt) = (Successor::new(3), || vec![vec![0]]);
         let failed = |error: GenerationError| assert!(matches!(error, GenerationError::Amateur { .. }), "{error}");
         let amateurs = Processing::default().with_processor(ContrastiveDecoding::new(amateur()));
-        let beside =
-            Processing::default().with_processor(OnlyTwo).with_processor(ContrastiveDecoding::new(amateur()));
+        let beside = Processing::default().with_processor(OnlyTwo).with_processor(ContrastiveDecoding::new(amateur()));
         for processing in [amateurs, beside] {
             let options = GenerationOptions::new(3).with_processing(processing.clone());
             for options in [options.clone(), options.greedy()] {

@@ -38,7 +38,7 @@ pub use top_p::TopP;
 pub use typical::Typical;
 pub use xtc::Xtc;
 
-use self::left::Left;
+pub(crate) use self::left::Left;
 use crate::GenerationError;
 use crate::distribution::is_distribution;
 pub use crate::distribution::softmax;
@@ -200,15 +200,17 @@ impl Processors {
     }
 
     fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
-        let given = self.binds().then(|| left.logits().to_vec());
-        let mut is_bound = false;
+        let (binds, mut is_bound) = (self.binds(), false);
+        if binds {
+            left.remember();
+        }
         for place in 0..self.0.len() {
             let processor = &mut self.0[place];
             let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
             processor.process(history, logits);
             is_bound |= processor.binds();
-            if let Some(given) = given.as_ref().filter(|_| is_bound && left.is_empty()) {
-                left.reset(given);
+            if binds && is_bound && left.is_empty() {
+                left.restore();
                 self.bind(history, left.widen());
                 if left.is_empty() {
                     return;
@@ -228,25 +230,42 @@ impl Processors {
         }
     }
 
-    /// What all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
+    /// Fills `left` with what all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
     ///
     /// # Errors
     /// If the model's logits are no distribution, or a processor fails. `step` and `row` stand in the message.
-    pub(crate) fn processed(
+    pub(crate) fn process_row(
         &mut self,
         history: &History<'_>,
         logits: &[f32],
-        step: usize,
-        row: usize,
-    ) -> Result<Left<Vec<f64>>, GenerationError> {
-        let mut left = Left::of(logits.iter().map(|&logit| f64::from(logit)).collect::<Vec<f64>>());
+        left: &mut Left<Vec<f64>>,
+        (step, row): (usize, usize),
+    ) -> Result<(), GenerationError> {
+        left.fill(logits);
         if !is_distribution(left.logits()) {
             return Err(GenerationError::NonFiniteLogits { step, row });
         }
-        self.run(history, &mut left);
+        self.process_left(history, left)
+    }
+
+    /// Hides what the processors do not leave. They may leave nothing.
+    ///
+    /// # Errors
+    /// If a processor fails.
+    pub(crate) fn process_left(
+        &mut self,
+        history: &History<'_>,
+        left: &mut Left<Vec<f64>>,
+    ) -> Result<(), GenerationError> {
+        self.run(history, left);
         self.sound()?;
         left.narrow();
-        Ok(left)
+        Ok(())
+    }
+
+    /// Whether they depend on the logits and their order alone: [`LogitsProcessor::ignores_ids`] of all.
+    pub(crate) fn ignore_ids(&self) -> bool {
+        self.0.iter().all(|processor| processor.ignores_ids())
     }
 
     /// Makes sure that no processor has failed.
