@@ -125,7 +125,7 @@ impl Generate {
         match self.contrastive(&generator, &prompt)? {
             _ if self.search.is_wanted() => self.search(&generator, &prompt),
             Some(options) => {
-                let found = self.kept(&generator, &prompt, generator.contrast(&prompt, &options))?;
+                let found = self.kept(&generator, &prompt, "sample", generator.contrast(&prompt, &options))?;
                 self.show(&generator, &prompt, &found, ("sample", 1))
             }
             None => self.draw(&generator, &prompt),
@@ -201,7 +201,7 @@ impl Generate {
         let options = self.full_options(generator, prompt)?;
         if let Some(samples) = self.best_of {
             let best = generator.generate_best(prompt, samples as usize, &options);
-            let best = self.kept(generator, prompt, best)?;
+            let best = self.kept(generator, prompt, "sample", best)?;
             return self.show(generator, prompt, &best, ("sample", 1));
         }
         match self.json || self.num_samples > 1 {
@@ -216,7 +216,7 @@ impl Generate {
             1 => generator.generate(prompt, options).map(|only| vec![only]), // The only way to guess.
             samples => generator.generate_samples(prompt, samples as usize, options),
         };
-        let found = self.kept(generator, prompt, found)?;
+        let found = self.kept(generator, prompt, "sample", found)?;
         for (sample, generated) in (1..).zip(&found) {
             if !self.json {
                 output::note(format_args!("sample {sample} of {}:", self.num_samples));
@@ -227,10 +227,10 @@ impl Generate {
     }
 
     /// What was found; of an error, prints what was written before it.
-    fn kept<T>(&self, generator: &TextGenerator, prompt: &str, found: Result<T, TaskError>) -> Result<T> {
+    fn kept<T>(&self, generator: &TextGenerator, prompt: &str, what: &str, found: Result<T, TaskError>) -> Result<T> {
         if let Err(error) = &found {
-            for (sample, text) in (1..).zip(GenerationError::texts_before(error)) {
-                self.show(generator, prompt, text, ("sample", sample))?;
+            for (number, text) in (1..).zip(GenerationError::texts_before(error)) {
+                self.show(generator, prompt, text, (what, number))?;
             }
         }
         Ok(found?)
@@ -278,7 +278,8 @@ impl Generate {
         let defaults = generator.defaults().unwrap_or(&none);
         let mut options = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
         self.restrict(&mut options.processing, generator, prompt)?;
-        for (rank, (text, found)) in (1..).zip(generator.search(prompt, &options)?) {
+        let found = self.kept(generator, prompt, "rank", generator.search(prompt, &options))?;
+        for (rank, (text, found)) in (1..).zip(found) {
             let (tokens, stopped) = (found.ids.len(), stop_name(found.stopped));
             let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
                 "checkpoint": self.model.checkpoint, "score": found.score, "rank": rank});

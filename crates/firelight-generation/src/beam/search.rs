@@ -4,7 +4,7 @@ use super::candidates::{self, Candidate};
 use super::hypotheses::{Hypotheses, Hypothesis};
 use super::options::{BeamOptions, EarlyStopping};
 use crate::processors::{HIDDEN, History, Processors};
-use crate::{GenerationError, StopReason};
+use crate::{Generated, GenerationError, StopReason};
 
 /// The log-probability of a token that processors force where they leave nothing: so improbable that any other hypothesis comes first.
 const FORCED: f64 = -100.0;
@@ -69,6 +69,16 @@ impl<'o> Groups<'o> {
         best
     }
 
+    /// What was written before an error: the best finished hypothesis, or else the best unfinished one.
+    pub(super) fn into_written(self) -> Generated {
+        let open = self.0.iter().find_map(Search::best_beam).unwrap_or_default();
+        let (ids, stopped) = match self.into_best(1).pop() {
+            Some(Hypothesis { ids, stopped, .. }) => (ids, stopped),
+            None => (open, StopReason::Failed),
+        };
+        Generated { ids, scores: Vec::new(), stopped }
+    }
+
     /// Gives every hypothesis its new token number `length` (1-based) by the `logits` `[beams, V]` of all beams.
     pub(super) fn advance(&mut self, logits: &[f32], length: usize) -> Result<(), Fault> {
         let (beams, mut rest, mut first, mut taken) = (self.beams().count(), logits, 0, Vec::new());
@@ -110,6 +120,11 @@ impl<'o> Search<'o> {
         search
     }
 
+    /// The new ids of the best unfinished hypothesis.
+    fn best_beam(&self) -> Option<Vec<u32>> {
+        self.beams.first().map(|beam| beam.ids[self.prompt..].to_vec())
+    }
+
     fn into_best(self) -> Vec<Hypothesis> {
         self.hypotheses.into_best(self.options.group_size())
     }
@@ -137,8 +152,12 @@ impl<'o> Search<'o> {
                 _ => {}
             }
         }
-        self.beams = if self.goes_on(&next, length) { next } else { Vec::new() };
-        if self.beams.is_empty() && self.hypotheses.is_empty() { Err(Fault::NothingLeft) } else { Ok(chosen) }
+        let beams = if self.goes_on(&next, length) { next } else { Vec::new() };
+        if beams.is_empty() && self.hypotheses.is_empty() {
+            return Err(Fault::NothingLeft); // The beams before this token are what was written.
+        }
+        self.beams = beams;
+        Ok(chosen)
     }
 
     /// The best continuations that processors admit.
