@@ -169,6 +169,18 @@ impl Generate {
         Ok(options)
     }
 
+    /// The full options of each prompt.
+    fn options_of_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<Vec<GenerationOptions>> {
+        let same = self.full_options(generator, "")?;
+        if !self.restrictions.depend_on_prompts() {
+            return Ok(vec![same; prompts.len()]);
+        }
+        let of_line = |(line, prompt): (usize, &String)| {
+            self.full_options(generator, prompt).map_err(|error| Mistake(format!("line {line}: {error}")).into())
+        };
+        (1..).zip(prompts).map(of_line).collect()
+    }
+
     /// The options of a contrastive search, where one is asked for.
     fn contrastive(&self, generator: &TextGenerator, prompt: &str) -> Result<Option<ContrastiveOptions>> {
         let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
@@ -238,9 +250,10 @@ impl Generate {
 
     /// Continues each prompt; what fails is told, and the others are written.
     fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
-        let (options, mut failed) = (self.full_options(generator, "")?, 0);
-        for (index, prompts) in (0..).step_by(TOLD).zip(prompts.chunks(TOLD)) {
-            let found = generator.generate_each(prompts, &options);
+        let (options, mut failed) = (self.options_of_each(generator, prompts)?, 0);
+        let parts = prompts.chunks(TOLD).zip(options.chunks(TOLD));
+        for (index, (prompts, options)) in (0..).step_by(TOLD).zip(parts) {
+            let found = generator.generate_each_with(prompts, options);
             for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
                 match found {
                     Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
