@@ -334,7 +334,7 @@ impl Generate {
         if let Some(lookup) = self.guesses.lookup() {
             generator = generator.with_lookup(lookup);
         }
-        generator = self.overflow.apply(self.kv_cache.apply(generator)?);
+        generator = self.overflow.apply(self.kv_cache.apply(generator)?)?;
         if let Some(compression) = self.compressed_past.compression() {
             generator = generator.with_compression(compression)?;
         }
