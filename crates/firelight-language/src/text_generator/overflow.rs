@@ -48,7 +48,7 @@ impl TextGenerator {
     /// published model's tokenizer puts in front of texts, such as LLaMA's `<s>`. A [`contrast`](Self::contrast) keeps none.
     ///
     /// # Source
-    /// Xiao et al. 2024, Efficient streaming language models with attention sinks (<https://arxiv.org/abs/2309.17453>), §3.2, on why the first tokens
+    /// Xiao et al. 2024, Efficient streaming language models with attention sinks (<https://arxiv.org/abs/2309.17453>), §3.1, on why the first tokens
     /// matter. Unlike there, keys and values are computed anew at each move.
     ///
     /// ```
