@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::{by_rank, softmax};
-use crate::processors::{History, LogitsProcessor, Processors};
+use crate::processors::{History, Left, LogitsProcessor, Processors};
 use crate::sampler::host;
 use crate::{
     Autoregressive, DecodeState, Generated, GeneratedText, GenerationError, Processing, StopReason, WithVocabulary,
@@ -134,6 +134,7 @@ pub fn contrastive_search<M: HiddenStates>(
         prompt: prompt_ids.len(),
         ids: prompt_ids,
         processors: options.processing.processors(options.max_new_tokens, &options.stop_tokens),
+        left: Left::default(),
     };
     search.write(options)
 }
@@ -155,6 +156,8 @@ struct Contrast<'m, M: Autoregressive> {
     ids: Vec<u32>,
     prompt: usize,
     processors: Processors,
+    /// What the processors leave of the logits.
+    left: Left<Vec<f64>>,
 }
 
 impl<M: HiddenStates> Contrast<'_, M> {
@@ -190,7 +193,8 @@ impl<M: HiddenStates> Contrast<'_, M> {
     /// The `top_k` most probable tokens with their probabilities, best first. None if the text is complete.
     fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
         let history = History::new(&self.ids, self.prompt);
-        let left = self.processors.processed(&history, &self.logits, step, 0)?;
+        self.processors.process_row(&history, &self.logits, &mut self.left, (step, 0))?;
+        let left = &self.left;
         let probabilities = softmax(left.logits());
         let mut places: Vec<usize> = (0..probabilities.len()).filter(|&place| probabilities[place] > 0.0).collect();
         places.sort_unstable_by(by_rank(&probabilities));

@@ -14,8 +14,8 @@
 //! - [`TokenStream`]: the loop, as an iterator. [`generate`](generate()) runs it to its end and collects the ids,
 //!   [`generate_text`] turns them into text while they come. [`generate_samples`] and [`generate_text_samples`] continue one
 //!   prompt several times.
-//! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
-//!   own, so equal logits and one seed give one text on every backend.
+//! - [`Sampler`]: greedy choice stays on the device, and a GPU finds the tokens of top-k; other choice reads the logits. Draws are of a generator
+//!   of our own, so equal logits and one seed give one text on every backend.
 //! - [`Drafter`]: guesses the next tokens, which the model then checks in one pass: [`PromptLookup`], [`DraftModel`].
 //! - [`Prefix`]: what the model has read of a text, so that a text with the same beginning computes only the rest.
 //! - [`LogitsProcessor`]: changes a row of logits before a token is chosen; [`Processing`] says which ones the options ask for.

@@ -88,7 +88,7 @@ pub use linear::linear;
 pub use linear_cross_entropy::linear_cross_entropy;
 pub use linear_recurrence::linear_recurrence;
 pub use logits::{LogitMap, LogitMatrix};
-pub use path::{KernelPath, kernel_path};
+pub use path::{KernelPath, is_gpu, kernel_path};
 pub use products::Products;
 pub use quantized::{dequantized, multiplies_blocks, quantized_embedding, quantized_linear};
 pub use recompute::{can_recompute, recomputed};

@@ -12,20 +12,27 @@ use crate::model::LanguageModel;
 
 /// What a language model remembers between two tokens: the window of tokens that it sees, and their keys and values.
 ///
-/// When the window is full its start moves on by half a context; what is left is read anew from position 0. So is a text that
-/// outgrows its rotary frequencies, where those depend on the length. With and without a cache the window is the same, and so is
-/// the text.
+/// When the window is full, half of it is dropped at its start, behind the tokens that [`WithCache::keeping`] keeps; what is left is read anew from
+/// position 0. So is a text that outgrows its rotary frequencies, where those depend on the length. With and without a cache the window is the same,
+/// and so is the text.
 #[derive(Debug, Clone)]
 pub struct LmState {
     tokens: Tensor<2, Int>,
     padding: Option<Tensor<2, Bool>>,
     cache: Option<Cache>,
     max_seq_len: usize,
+    /// How many tokens stay at the beginning of the window.
+    keep: usize,
     read: usize,
     /// How many tokens were read when the window was last read anew.
     anew: usize,
     /// The shortest and the longest window that the keys were turned in.
     turned: [usize; 2],
+}
+
+/// How many tokens a full window drops behind the first `keep`: half of the others.
+pub(crate) fn dropped(max_seq_len: usize, keep: usize) -> usize {
+    (max_seq_len - keep) / 2
 }
 
 /// Tokens with their padding, `[B, T]` each.
@@ -62,11 +69,16 @@ impl LmState {
     }
 
     fn move_start(&mut self) {
-        let start = self.max_seq_len / 2;
-        let kept = self.max_seq_len - start;
-        let keep = |x: Tensor<2, Int>| x.narrow(1, start, kept);
-        self.padding = self.padding.take().map(|padding| padding.narrow(1, start, kept));
-        self.tokens = keep(self.tokens.clone());
+        // Rows with padding begin at places of their own: of them, none are kept.
+        let keep = if self.padding.is_some() { 0 } else { self.keep };
+        let start = keep + dropped(self.max_seq_len, keep);
+        let rest = self.max_seq_len - start;
+        self.padding = self.padding.take().map(|padding| padding.narrow(1, start, rest));
+        let last = self.tokens.clone().narrow(1, start, rest);
+        self.tokens = match keep {
+            0 => last,
+            keep => Tensor::cat(vec![self.tokens.clone().narrow(1, 0, keep), last], 1),
+        };
     }
 
     /// The place in the window of the token number `len` of the text.
@@ -164,8 +176,8 @@ impl LanguageModel {
         if padding.is_some() && compression(cache.as_ref()).is_some() {
             return Err(unequal_lengths(prompt).into());
         }
-        let mut state =
-            LmState { tokens, padding, cache, max_seq_len: self.max_seq_len(), read, anew: 0, turned: [read; 2] };
+        let (max_seq_len, turned) = (self.max_seq_len(), [read; 2]);
+        let mut state = LmState { tokens, padding, cache, max_seq_len, keep: 0, read, anew: 0, turned };
         let unread = (state.tokens.clone(), state.padding.clone());
         Ok((self.next_hidden(unread, state.cache.as_mut(), count), state))
     }
@@ -319,12 +331,22 @@ pub enum CacheKind {
 pub struct WithCache<'a> {
     model: &'a LanguageModel,
     kind: CacheKind,
+    keep: usize,
 }
 
 impl<'a> WithCache<'a> {
     /// The model with a cache of this kind.
     pub fn new(model: &'a LanguageModel, kind: CacheKind) -> Self {
-        Self { model, kind }
+        Self { model, kind, keep: 0 }
+    }
+
+    /// Keeps so many tokens at the beginning of a text that outgrows the context, such as `<s>`: half of the tokens behind them is dropped, and the
+    /// text is read anew as if it were these tokens and the last ones. At most half of the context is kept, and nothing of texts of several lengths
+    /// that are decoded together. Default 0.
+    #[must_use]
+    pub fn keeping(mut self, tokens: usize) -> Self {
+        self.keep = tokens.min(self.model.max_seq_len() / 2);
+        self
     }
 
     /// An empty cache of its kind.
@@ -357,7 +379,8 @@ impl Autoregressive for WithCache<'_> {
     /// # Errors
     /// Also if the past is compressed and prompts of several lengths are read together: shorter ones would be padded.
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {
-        self.model.start_logits(&prompt, self.cache()?)
+        let (logits, state) = self.model.start_logits(&prompt, self.cache()?)?;
+        Ok((logits, LmState { keep: self.keep, ..state }))
     }
 
     fn prefill_rest(&self, prompt: Vec<Vec<u32>>, state: LmState) -> Result<(Tensor<2>, LmState), GenerationError> {

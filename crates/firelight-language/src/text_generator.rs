@@ -38,6 +38,8 @@ pub struct TextGenerator {
     amateur: Option<Amateur>,
     cache: CacheKind,
     overflow: ContextOverflow,
+    /// How many first tokens stay in a text that slides, where the caller says so.
+    keep: Option<usize>,
 }
 
 /// What a generator has read, so that a text that begins alike is read from where it differs.
@@ -50,7 +52,7 @@ impl TextGenerator {
     /// Puts a model and its tokenizer together.
     pub fn new(model: LanguageModel, tokenizer: Tokenizer) -> Self {
         let (cache, overflow) = (CacheKind::Plain, ContextOverflow::default());
-        Self { model, tokenizer, defaults: None, guesser: None, amateur: None, cache, overflow }
+        Self { model, tokenizer, defaults: None, guesser: None, amateur: None, cache, overflow, keep: None }
     }
 
     /// Loads the last weights of a run onto Burn's default device: the one that `BURN_DEVICE` names, else Burn's choice
@@ -272,7 +274,7 @@ impl TextGenerator {
 
     /// The model with the cache that was asked for.
     fn decoder(&self) -> WithCache<'_> {
-        WithCache::new(&self.model, self.cache)
+        WithCache::new(&self.model, self.cache).keeping(self.kept())
     }
 
     /// The model restricted to the ids of the tokenizer.

@@ -38,7 +38,7 @@ pub use top_p::TopP;
 pub use typical::Typical;
 pub use xtc::Xtc;
 
-use self::left::Left;
+pub(crate) use self::left::Left;
 use crate::GenerationError;
 use crate::distribution::is_distribution;
 pub use crate::distribution::softmax;
@@ -137,6 +137,43 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
+    /// The error that the last [`process`](Self::process) came to, which is handed over once. Decoding ends with it, whatever the other
+    /// processors leave. For a processor that can fail, as one that asks another model. Default: none.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use firelight_generation::processors::{History, LogitsProcessor};
+    /// use firelight_generation::{Autoregressive, GenerationError, GenerationOptions, generate};
+    ///
+    /// /// Asks a server that is down.
+    /// #[derive(Clone, Debug)]
+    /// struct Asks {
+    ///     is_down: bool,
+    /// }
+    ///
+    /// impl LogitsProcessor for Asks {
+    ///     fn process(&mut self, _: &History<'_>, _: &mut [f64]) {
+    ///         self.is_down = true;
+    ///     }
+    ///     fn failure(&mut self) -> Option<GenerationError> {
+    ///         let reason = "the server is down".to_string();
+    ///         std::mem::take(&mut self.is_down).then_some(GenerationError::Device { reason })
+    ///     }
+    ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
+    ///         Box::new(self.clone())
+    ///     }
+    /// }
+    ///
+    /// fn fails<M: Autoregressive>(model: &M, prompt: M::Prompt) -> bool {
+    ///     let options = GenerationOptions::new(9).with_processor(Asks { is_down: false });
+    ///     generate(model, prompt, &options, |_| ControlFlow::Continue(())).is_err()
+    /// }
+    /// ```
+    fn failure(&mut self) -> Option<GenerationError> {
+        None
+    }
+
     /// A copy with its state: every row and every beam has its own.
     fn boxed(&self) -> Box<dyn LogitsProcessor>;
 }
@@ -164,15 +201,17 @@ impl Processors {
     }
 
     fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
-        let given = self.binds().then(|| left.logits().to_vec());
-        let mut is_bound = false;
+        let (binds, mut is_bound) = (self.binds(), false);
+        if binds {
+            left.remember();
+        }
         for place in 0..self.0.len() {
             let processor = &mut self.0[place];
             let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
             processor.process(history, logits);
             is_bound |= processor.binds();
-            if let Some(given) = given.as_ref().filter(|_| is_bound && left.is_empty()) {
-                left.reset(given);
+            if binds && is_bound && left.is_empty() {
+                left.restore();
                 self.bind(history, left.widen());
                 if left.is_empty() {
                     return;
@@ -192,24 +231,50 @@ impl Processors {
         }
     }
 
-    /// What all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
+    /// Fills `left` with what all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
     ///
     /// # Errors
-    /// If the model's logits are no distribution. `step` and `row` stand in the message.
-    pub(crate) fn processed(
+    /// If the model's logits are no distribution, or a processor fails. `step` and `row` stand in the message.
+    pub(crate) fn process_row(
         &mut self,
         history: &History<'_>,
         logits: &[f32],
-        step: usize,
-        row: usize,
-    ) -> Result<Left<Vec<f64>>, GenerationError> {
-        let mut left = Left::of(logits.iter().map(|&logit| f64::from(logit)).collect::<Vec<f64>>());
+        left: &mut Left<Vec<f64>>,
+        (step, row): (usize, usize),
+    ) -> Result<(), GenerationError> {
+        left.fill(logits);
         if !is_distribution(left.logits()) {
             return Err(GenerationError::NonFiniteLogits { step, row });
         }
-        self.run(history, &mut left);
+        self.process_left(history, left)
+    }
+
+    /// Hides what the processors do not leave. They may leave nothing.
+    ///
+    /// # Errors
+    /// If a processor fails.
+    pub(crate) fn process_left(
+        &mut self,
+        history: &History<'_>,
+        left: &mut Left<Vec<f64>>,
+    ) -> Result<(), GenerationError> {
+        self.run(history, left);
+        self.sound()?;
         left.narrow();
-        Ok(left)
+        Ok(())
+    }
+
+    /// Whether they depend on the logits and their order alone: [`LogitsProcessor::ignores_ids`] of all.
+    pub(crate) fn ignore_ids(&self) -> bool {
+        self.0.iter().all(|processor| processor.ignores_ids())
+    }
+
+    /// Makes sure that no processor has failed.
+    ///
+    /// # Errors
+    /// [`LogitsProcessor::failure`] of the first that has one.
+    pub(crate) fn sound(&mut self) -> Result<(), GenerationError> {
+        self.failure().map_or(Ok(()), Err)
     }
 
     /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback`]. None if the text ends here instead.
@@ -226,6 +291,11 @@ impl Processors {
     /// [`LogitsProcessor::fallback`] of the first that has one.
     pub(crate) fn fallback(&mut self) -> Option<u32> {
         self.0.iter_mut().find_map(|processor| processor.fallback())
+    }
+
+    /// [`LogitsProcessor::failure`] of the first that has one.
+    pub fn failure(&mut self) -> Option<GenerationError> {
+        self.0.iter_mut().find_map(|processor| processor.failure())
     }
 
     /// [`LogitsProcessor::admits`] of all.

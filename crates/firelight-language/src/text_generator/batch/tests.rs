@@ -1,3 +1,5 @@
+use firelight_generation::Processing;
+
 use super::*;
 use crate::text_generator::tests::generator;
 
@@ -14,6 +16,19 @@ fn prompts_are_continued_together_as_they_are_alone() {
         }
     }
     assert!(generator().generate_each(&["a"; 0], &options).is_empty());
+}
+
+#[test]
+fn prompts_with_options_of_their_own_are_continued_as_they_are_alone() {
+    let (generator, prompts) = (generator(), ["abc", "d", "hgf"]);
+    let first = |id: u32| Processing { forced_first: vec![id], ..Processing::default() };
+    let options = |row: u32| GenerationOptions::new(3 + row as usize).with_seed(row.into()).with_processing(first(row));
+    let options = [0, 1, 2].map(options);
+    let together = generator.generate_each_with(&prompts, &options);
+    for (row, found) in together.into_iter().map(Result::unwrap).enumerate() {
+        assert_eq!((found.ids[0], found.ids.len()), (row as u32, 3 + row));
+        assert_eq!(found, generator.generate(prompts[row], &options[row]).unwrap());
+    }
 }
 
 #[test]
