@@ -5,6 +5,8 @@ mod activations;
 #[cfg(feature = "flex")]
 mod autodiff;
 #[cfg(feature = "flex")]
+mod dot_kernel;
+#[cfg(feature = "flex")]
 mod few;
 #[cfg(feature = "flex")]
 mod flex;
@@ -13,8 +15,6 @@ mod matrix;
 #[cfg(feature = "flex")]
 mod panels;
 mod reference;
-#[cfg(feature = "flex")]
-mod units;
 #[cfg(all(feature = "flex", target_arch = "x86_64"))]
 mod x86;
 
