@@ -128,14 +128,14 @@ impl TokenMixer for GatedDelta {
 
     /// In chunks of `C` tokens: the products of all pairs in them and the system that they make, and of every token with the state.
     fn cost(&self, _rule: &PairRule, length: usize) -> Cost {
-        let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         let [_, mixed] = self.qkv.widths();
         let (values, reach) = (self.output_width(), self.convolution.reach());
         let (d_value, d_key) = (values / self.n_value_heads, self.d_key());
         let state = self.n_value_heads.saturating_mul(d_key * d_value);
-        let convolution = Cost::of(&self.convolution).keeping(mixed).named("convolution");
-        let decay = Cost::of(&self.step_bias).looked_up().named("step_bias");
-        let rate = Cost::of(&self.log_rate).looked_up().named("log_rate");
+        let convolution = Cost::of(&self.convolution).with_activations(mixed).named("convolution");
+        let decay = Cost::of(&self.step_bias).without_flops().named("step_bias");
+        let rate = Cost::of(&self.log_rate).without_flops().named("log_rate");
         let rule = self.n_value_heads as f64 * rule::flops_per_token(length, d_key, d_value);
         let parts = [
             part("qkv", &self.qkv),
@@ -145,9 +145,9 @@ impl TokenMixer for GatedDelta {
             part("step", &self.step),
             decay,
             rate,
-            Cost::default().with_flops(rule).keeping(values).named("rule"),
+            Cost::default().with_flops(rule).with_activations(values).named("rule"),
             self.norm.cost(values).named("norm"),
-            Cost::of(&self.output).keeping(values).named("output"),
+            Cost::of(&self.output).with_activations(values).named("output"),
         ];
         Cost::sum(parts).with_cache((state + reach * mixed).saturating_mul(FLOAT))
     }

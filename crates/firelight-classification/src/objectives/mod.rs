@@ -224,7 +224,7 @@ impl PretrainingModel {
             Self::Masked(model) => vec![tokens(&model.head).named("head")],
             Self::NextSentence(model) => vec![
                 tokens(&model.head).named("head"),
-                Cost::of(&model.next_sentence).once_in(length).named("next_sentence"),
+                Cost::of(&model.next_sentence).amortised_over(length).named("next_sentence"),
             ],
             Self::Replaced(model) => {
                 let Generator { projection, transformer, head } = &model.generator;

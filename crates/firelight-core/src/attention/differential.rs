@@ -215,7 +215,7 @@ impl TokenMixer for DifferentialAttention {
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         let ([d_heads, _], [_, d_keys]) = (self.output.widths(), self.key.widths());
         // A query and a key of width E, values of width 2 E.
         let pairs = pairs_per_query(rule, length) * 3.0 * d_heads as f64;
@@ -227,7 +227,7 @@ impl TokenMixer for DifferentialAttention {
             part("value", &self.value),
             Cost::sum(lambdas.map(Cost::of)).with_flops(2.0 * pairs).named("difference"),
             // Both attentions' heads, of twice the width, and their difference before and after the norm.
-            Cost::of(&self.output).keeping(4 * d_heads).named("output"),
+            Cost::of(&self.output).with_activations(4 * d_heads).named("output"),
         ];
         let cached = KeyValues::new(rule.look_back(), length).room().saturating_mul(2 * d_keys);
         Cost::sum(parts.into_iter().chain(gamma)).with_cache(cached.saturating_mul(FLOAT))

@@ -168,9 +168,9 @@ impl Attention {
         let pairs = self.mechanism.flops(pairs, [query / self.n_heads, value / self.n_kv_heads]);
         let scores = Cost::of(&self.mechanism).with_flops(self.n_heads as f64 * pairs).named("scores");
         let heads = self.output.widths()[0];
-        let output = Cost::of(&self.output).keeping(heads).named("output");
+        let output = Cost::of(&self.output).with_activations(heads).named("output");
         let sinks = self.sinks.as_ref().map(|sinks| Cost::of(sinks).named("sinks"));
-        let gate = self.gate.as_ref().map(|gate| Cost::of(gate).keeping(2 * heads).named("gate"));
+        let gate = self.gate.as_ref().map(|gate| Cost::of(gate).with_activations(2 * heads).named("gate"));
         let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten()).chain(sinks).chain(gate);
         Cost::sum(parts.chain([scores, output]))
     }

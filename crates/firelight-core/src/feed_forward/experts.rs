@@ -288,7 +288,7 @@ impl MixtureOfExperts {
 
     /// What it costs a token: the router, `top_k` of the experts, and what reads every token.
     pub(crate) fn cost(&self) -> Cost {
-        let router = Cost::of(&self.router).keeping(self.config.n_experts).named("router");
+        let router = Cost::of(&self.router).with_activations(self.config.n_experts).named("router");
         let experts =
             self.experts.first().map(|expert| expert.cost().repeated(self.config.n_experts, self.config.top_k));
         let correction = self.correction.as_ref().map(|correction| Cost::of(correction).named("correction"));
