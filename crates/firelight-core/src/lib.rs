@@ -93,7 +93,7 @@ pub use firelight_kernels::{
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
 pub use heads::{merge_heads, split_heads};
-pub use hooks::{Ablation, Activations, HookError, Hooks, Places};
+pub use hooks::{Ablation, ActivationSlice, Activations, HookError, Hooks};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;

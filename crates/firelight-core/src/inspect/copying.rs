@@ -6,7 +6,7 @@
 //! through by itself, where Wang et al. take the first feed-forward network alone.
 
 use crate::block::TransformerBlock;
-use crate::hooks::{HookError, Hooks, Places};
+use crate::hooks::{ActivationSlice, HookError, Hooks};
 use crate::layer::{FeedForwardNetwork, TokenMixer};
 use crate::pass::Pass;
 use crate::transformer::Transformer;
@@ -53,7 +53,7 @@ pub fn copying<M: TokenMixer + 'static, F: FeedForwardNetwork + 'static, T>(
     if layer > 1 {
         // Deep in a stack a lone token says little of itself.
         let (_, first) = Hooks::new().record(FIRST).run(&mut forward)?;
-        hooks = hooks.patch(format!("blocks.{}.output", layer - 1), first.get::<3>(FIRST)?, Places::all());
+        hooks = hooks.patch(format!("blocks.{}.output", layer - 1), first.get::<3>(FIRST)?, ActivationSlice::all());
     }
     let (_, found) = hooks.run(&mut forward)?;
     let block = stack.layers().nth(layer).expect("a layer of the stack, whose activation was found");

@@ -5,7 +5,7 @@
 //! al. 2022, §2.2 (<https://arxiv.org/abs/2211.00593>) and Zhang and Nanda 2024, §2.2 (<https://arxiv.org/abs/2309.16042>); heads switched off one
 //! by one, Michel et al. 2019, §3.1 (<https://arxiv.org/abs/1905.10650>).
 
-use crate::hooks::{Ablation, Activations, HookError, Hooks, Places};
+use crate::hooks::{Ablation, ActivationSlice, Activations, HookError, Hooks};
 use crate::pass::Pass;
 use burn::tensor::Tensor;
 
@@ -31,10 +31,10 @@ impl Columns {
         }
     }
 
-    fn places(self, column: usize) -> Places {
+    fn slice(self, column: usize) -> ActivationSlice {
         match self {
-            Self::Positions => Places::positions([column]),
-            Self::Heads => Places::heads([column]),
+            Self::Positions => ActivationSlice::positions([column]),
+            Self::Heads => ActivationSlice::heads([column]),
         }
     }
 }
@@ -52,13 +52,13 @@ impl Grid {
     fn fill(
         found: &Activations,
         columns: Columns,
-        mut value: impl FnMut(&str, Places) -> Result<f64, HookError>,
+        mut value: impl FnMut(&str, ActivationSlice) -> Result<f64, HookError>,
     ) -> Result<Self, HookError> {
         let mut grid = Self { paths: found.paths().map(String::from).collect(), values: Vec::new() };
         for path in &grid.paths {
             let count = columns.count(path, found.shape(path).unwrap_or_default())?;
             let row: Result<Vec<f64>, HookError> =
-                (0..count).map(|column| value(path, columns.places(column))).collect();
+                (0..count).map(|column| value(path, columns.slice(column))).collect();
             grid.values.push(row?);
         }
         Ok(grid)
@@ -106,8 +106,8 @@ pub fn restoration(
         let problem = format!("the clean pass gives {clean} and the corrupted one {base}: nothing is to be restored");
         return Err(HookError::new(pattern, problem));
     }
-    Grid::fill(&found, columns, |path, places| {
-        let (number, _) = patched(&found, path, places)?.run(&mut corrupted)?;
+    Grid::fill(&found, columns, |path, slice| {
+        let (number, _) = patched(&found, path, slice)?.run(&mut corrupted)?;
         Ok((mean(number) - base) / (clean - base))
     })
 }
@@ -140,17 +140,17 @@ pub fn ablation_effects(
 ) -> Result<Grid, HookError> {
     let (plain, found) = Hooks::new().record(pattern).run(&mut forward)?;
     let plain = mean(plain);
-    Grid::fill(&found, columns, |path, places| {
-        let (number, _) = Hooks::new().ablate(path, by, places).run(&mut forward)?;
+    Grid::fill(&found, columns, |path, slice| {
+        let (number, _) = Hooks::new().ablate(path, by, slice).run(&mut forward)?;
         Ok(mean(number) - plain)
     })
 }
 
 /// Hooks that put what was found back.
-fn patched(found: &Activations, path: &str, places: Places) -> Result<Hooks, HookError> {
+fn patched(found: &Activations, path: &str, slice: ActivationSlice) -> Result<Hooks, HookError> {
     match found.shape(path).map(<[usize]>::len) {
-        Some(4) => Ok(Hooks::new().patch(path, found.get::<4>(path)?, places)),
-        _ => Ok(Hooks::new().patch(path, found.get::<3>(path)?, places)),
+        Some(4) => Ok(Hooks::new().patch(path, found.get::<4>(path)?, slice)),
+        _ => Ok(Hooks::new().patch(path, found.get::<3>(path)?, slice)),
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::attention::Projection;
 use crate::block::{NormPlacement, TransformerBlock};
 use crate::context::LayerContext;
-use crate::hooks::{Ablation, Hooks, Places};
+use crate::hooks::{Ablation, ActivationSlice, Hooks};
 use crate::init::{ParamBuilder, WeightInit};
 use crate::layer::FeedForwardNetwork;
 use crate::linear::{Linear, LinearConfig};
@@ -285,8 +285,8 @@ fn places_of_a_grid_need_their_dimension() {
     assert_eq!(error.to_string(), "`blocks.0.output`: it has the shape [1, 3, 8], which has no heads");
     let by_token = ablation_effects("blocks.0.output", Columns::Positions, Ablation::Zero, number).expect("tokens");
     assert_eq!(by_token.values[0].len(), 3);
-    let places = Places::positions([0]);
-    let mut hooks = Hooks::new().ablate("blocks.0.output", Ablation::Zero, places);
+    let slice = ActivationSlice::positions([0]);
+    let mut hooks = Hooks::new().ablate("blocks.0.output", Ablation::Zero, slice);
     let (alone, _) = hooks.run(number).expect("a token");
     let plain = number(&mut Pass::default());
     assert_close(&[by_token.values[0][0]], &[(alone - plain).into_scalar::<f64>()], 1e-6);
@@ -311,7 +311,7 @@ fn a_pruned_stack_is_the_masked_one_and_smaller() {
         let whole = config.init_with(&ParamBuilder::new(&Device::default(), 0));
         let off = |hooks: Hooks, (layer, heads): (usize, &Vec<usize>)| {
             let path = format!("blocks.{layer}.attention.heads");
-            hooks.ablate(path, Ablation::Zero, Places::heads(heads.iter().copied()))
+            hooks.ablate(path, Ablation::Zero, ActivationSlice::heads(heads.iter().copied()))
         };
         let mut hooks = pruned.iter().enumerate().fold(Hooks::new(), off);
         let (masked, _) = hooks.run(|pass| run(&whole, &x, pass)).expect("heads of both layers");
