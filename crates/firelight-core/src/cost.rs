@@ -178,7 +178,7 @@ fn ranges(places: &[usize]) -> String {
 pub(crate) fn pairs_per_query(rule: &PairRule, length: usize) -> f64 {
     let step = length.div_ceil(COUNTED).max(1);
     let counted: Vec<usize> = (step / 2..length).step_by(step).collect();
-    let seen = |query: &usize| rule.seen(0, *query, 0..length).count() as f64;
+    let seen = |query: &usize| rule.visible_keys(0, *query, 0..length).count() as f64;
     counted.iter().map(seen).sum::<f64>() / counted.len().max(1) as f64
 }
 

@@ -42,7 +42,7 @@ use firelight_kernels::PairRule;
 ///     }
 ///
 ///     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-///         KeyValues::new(rule.look_back(), capacity).boxed() // Not used: this one has no cache yet.
+///         KeyValues::new(rule.max_lookback(), capacity).boxed() // Not used: this one has no cache yet.
 ///     }
 /// }
 ///

@@ -88,7 +88,7 @@ pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
 pub use firelight_kernels::{
-    AttentionMask, BlockFormat, LogitMap, LogitMatrix, MaskRule, PairRule, RandomBlocks, Runs,
+    AttentionMask, BlockFormat, KeyRanges, LogitMap, LogitMatrix, MaskRule, PairRule, RandomBlocks,
 };
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};

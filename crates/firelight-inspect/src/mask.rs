@@ -74,7 +74,7 @@ fn is_same(one: &PairRule, other: &PairRule) -> bool {
 fn seen_through(rule: &PairRule, query: usize, known: &[TokenSet]) -> TokenSet {
     let mut set = known[query].clone();
     let keys: Range<usize> = 0..known.len();
-    rule.seen(0, query, keys).iter().flatten().for_each(|key| set.join(&known[key]));
+    rule.visible_keys(0, query, keys).iter().flatten().for_each(|key| set.join(&known[key]));
     set
 }
 

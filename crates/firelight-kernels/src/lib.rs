@@ -94,6 +94,6 @@ pub use quantized::{dequantized, multiplies_blocks, quantized_embedding, quantiz
 pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;
 pub use rotary::{RotaryPairs, rotary};
-pub use rule::{Documents, MaskRule, PairRule, RandomBlocks, Runs, Tile};
+pub use rule::{Documents, KeyRanges, MaskRule, PairRule, RandomBlocks, Tile};
 pub use silu::silu;
 pub use square_sum::square_sum;

@@ -218,7 +218,7 @@ impl TokenMixer for LatentAttention {
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         let sizes = [("n_kv_heads", 1), ("mixer.d_latent", self.up.widths()[0]), ("mixer.d_rotary", self.d_rotary)];
-        Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
+        Box::new(KeyValues::new(rule.max_lookback(), capacity).with_sizes(sizes))
     }
 
     fn head_output(&self) -> Option<&Linear> {
@@ -242,7 +242,7 @@ impl TokenMixer for LatentAttention {
             Cost::default().with_flops(2.0 * pairs).named("scores"),
             Cost::of(&self.output).with_activations(heads).named("output"),
         ];
-        let cached = KeyValues::new(rule.look_back(), length).room().saturating_mul(d_latent + self.d_rotary);
+        let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(d_latent + self.d_rotary);
         Cost::sum(queries.into_iter().flatten().chain(others)).with_cache(cached.saturating_mul(FLOAT))
     }
 }

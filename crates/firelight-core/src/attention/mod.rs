@@ -258,7 +258,7 @@ impl TokenMixer for Attention {
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         match self.keeps_sums(rule) {
             true => Box::new(RecurrentState::<4>::new(capacity).with_sizes(self.sums_sizes())),
-            false => Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(self.sizes())),
+            false => Box::new(KeyValues::new(rule.max_lookback(), capacity).with_sizes(self.sizes())),
         }
     }
 
@@ -275,7 +275,7 @@ impl TokenMixer for Attention {
         let [_, key, value] = self.projection.widths();
         let cached = match self.keeps_sums(rule) {
             true => self.sums_sizes().into_iter().map(|(_, size)| size).product(),
-            false => KeyValues::new(rule.look_back(), length).room().saturating_mul(key + value),
+            false => KeyValues::new(rule.max_lookback(), length).room().saturating_mul(key + value),
         };
         self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
     }
