@@ -223,7 +223,7 @@ impl Rotation {
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let pairs = match self.layout {
             RotaryLayout::Halves => RotaryPairs::Halves,
-            RotaryLayout::Interleaved => RotaryPairs::Neighbours,
+            RotaryLayout::Interleaved => RotaryPairs::Interleaved,
         };
         rotary(x, self.cos.clone(), self.sin.clone(), pairs)
     }
