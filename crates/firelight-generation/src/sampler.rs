@@ -8,7 +8,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use crate::distribution::softmax;
 use crate::draw::Draw;
 use crate::processors::{HIDDEN, Processors};
-use crate::row::Row;
+use crate::sequence::Sequence;
 use crate::{GenerationError, GenerationOptions, Sampling, StopCriteria, TokenScore};
 
 /// Chooses the next token of every row.
@@ -71,35 +71,35 @@ impl Sampler {
     /// [`GenerationError::NonFiniteLogits`] if a row is no distribution: it holds NaN or plus infinity, or minus infinity
     /// only. [`GenerationError::NothingLeft`] if the processors hide all of a row. [`GenerationError::Device`] if the logits cannot be read.
     pub fn sample(&self, logits: Tensor<2>, step: usize) -> Result<Sampled, GenerationError> {
-        let row = |number| Row::new(self, Vec::new(), number).behind(step);
-        let mut rows: Vec<Row> = (0..logits.dims()[0]).map(row).collect();
-        choose(logits, &mut rows)
+        let sequence = |number| Sequence::new(self, Vec::new(), number).behind(step);
+        let mut sequences: Vec<Sequence> = (0..logits.dims()[0]).map(sequence).collect();
+        choose(logits, &mut sequences)
     }
 }
 
-/// Chooses the next token of every row from `logits` `[B, V]`. [`Row::accept`] adds it to the row.
-pub(crate) fn choose(logits: Tensor<2>, rows: &mut [Row]) -> Result<Sampled, GenerationError> {
-    if rows.iter().all(Row::takes_the_best) {
-        return greedy(logits, rows);
+/// Chooses the next token of every row from `logits` `[B, V]`. [`Sequence::accept`] adds it.
+pub(crate) fn choose(logits: Tensor<2>, sequences: &mut [Sequence]) -> Result<Sampled, GenerationError> {
+    if sequences.iter().all(Sequence::is_greedy) {
+        return greedy(logits, sequences);
     }
     let ([batch_size, vocab_size], device) = (logits.dims(), logits.device());
     let logits = host(logits)?;
     let each = || logits.chunks_exact(vocab_size);
-    let ids = each().zip(rows.iter_mut()).enumerate();
-    let ids = ids.map(|(place, (logits, row))| row.choose(logits).map_err(|error| error.of_row(|_| place)));
+    let ids = each().zip(sequences.iter_mut()).enumerate();
+    let ids = ids.map(|(place, (logits, sequence))| sequence.choose(logits).map_err(|error| error.of_row(|_| place)));
     let ids = ids.collect::<Result<Vec<u32>, _>>()?;
-    let scores = each().zip(rows).zip(&ids).map(|((logits, row), &id)| row.score(logits, id)).collect();
+    let scores = each().zip(sequences).zip(&ids).map(|((logits, sequence), &id)| sequence.score(logits, id)).collect();
     let tokens = Tensor::from_data(TensorData::new(ids.clone(), [batch_size]), &device);
     Ok(Sampled { ids, tokens, scores })
 }
 
-fn greedy(logits: Tensor<2>, rows: &[Row]) -> Result<Sampled, GenerationError> {
+fn greedy(logits: Tensor<2>, sequences: &[Sequence]) -> Result<Sampled, GenerationError> {
     let [batch_size, _] = logits.dims();
     let best = logits.clone().argmax(1); // [B, 1]
     // Burn's argmax prefers NaN to any number, so the chosen logits tell whether the whole rows are sound.
     let chosen = host(logits.gather(1, best.clone()))?;
     if let Some(row) = chosen.iter().position(|logit| !logit.is_finite()) {
-        return Err(GenerationError::NonFiniteLogits { step: rows[row].step(), row });
+        return Err(GenerationError::NonFiniteLogits { step: sequences[row].step(), row });
     }
     let tokens = best.reshape([batch_size]);
     let ids = tokens.clone().try_into_vec_as::<u32>().map_err(unreadable)?;

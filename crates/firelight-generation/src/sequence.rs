@@ -1,13 +1,13 @@
-//! One row of a decoding loop: its ids, the options that it is written with, and when it ends.
+//! One sequence of a decoding loop: its ids, its sampling options and its stop criteria.
 
 use crate::distribution::is_distribution;
 use crate::processors::History;
 use crate::sampler::Choice;
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
-/// One row: its ids, and its sampler with the state of its processors.
+/// One sequence: its ids, and its sampler with the state of its processors.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct Sequence {
     /// The prompt, then the new tokens.
     ids: Vec<u32>,
     /// How many of the ids are the prompt.
@@ -19,8 +19,8 @@ pub(crate) struct Row {
     sampler: Sampler,
 }
 
-impl Row {
-    /// A row that continues a prompt; `number` selects its random numbers.
+impl Sequence {
+    /// A sequence that continues a prompt; `number` selects its random numbers.
     pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, number: usize) -> Self {
         Self { prompt: prompt.len(), ids: prompt, first: 0, number, sampler: sampler.clone() }
     }
@@ -56,12 +56,12 @@ impl Row {
     }
 
     /// Whether its next token is the argmax of the model's logits and nothing else is asked for.
-    pub(crate) fn takes_the_best(&self) -> bool {
+    pub(crate) fn is_greedy(&self) -> bool {
         let Sampler { choice, processors, logprobs, .. } = &self.sampler;
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
 
-    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete, also if it turns out to be here.
+    /// Chooses the next token from the model's logits `[V]`; any token if the sequence is complete, or becomes complete here.
     /// [`accept`](Self::accept) adds it.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {
@@ -93,7 +93,7 @@ impl Row {
         self.sampler.logprobs.map(|top| TokenScore::of(logits, id, top))
     }
 
-    /// Adds a chosen token, unless the row ends with it: then returns the reason.
+    /// Adds a chosen token, unless the sequence ends with it, and returns the reason.
     pub(crate) fn accept(&mut self, id: u32) -> Option<StopReason> {
         let end = self.criteria().ends_with(id);
         if end.is_none() {
