@@ -240,11 +240,11 @@ fn the_way_out_is_the_closing_then_a_stop_token_and_then_the_end() {
     let written = |stops: &[u32]| {
         let mut row = regex("ab(c[0-9]{40})?").processor(30, stops);
         let mut ids = Vec::new();
-        while let Some(id) = row.way_out().filter(|id| !stops.contains(id)) {
+        while let Some(id) = row.fallback_token().filter(|id| !stops.contains(id)) {
             row.accept(id);
             ids.push(id);
         }
-        (ids, row.way_out(), row.is_complete())
+        (ids, row.fallback_token(), row.is_complete())
     };
     assert_eq!(written(&[257]), (vec![97, 98], Some(257), false));
     assert_eq!(written(&[]), (vec![97, 98], None, true));

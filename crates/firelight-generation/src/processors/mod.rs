@@ -91,7 +91,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
-    /// Whether its rule comes before those of other processors: where they hide all that it leaves, they are left out at this place, and it sees the
+    /// Whether its rule takes precedence: where the other processors hide all that it leaves, they are skipped at this step, and it sees the
     /// model's logits. For a rule that a text may never break, as a [`Constraint`](crate::Constraint) is. Default: false.
     ///
     /// ```
@@ -105,7 +105,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     ///     fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
     ///         (0..logits.len()).filter(|id| *id != 2).for_each(|id| logits[id] = HIDDEN);
     ///     }
-    ///     fn binds(&self) -> bool {
+    ///     fn takes_precedence(&self) -> bool {
     ///         true
     ///     }
     ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
@@ -120,14 +120,14 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// list.process(&History::default(), &mut logits);
     /// assert_eq!(logits, [HIDDEN, HIDDEN, 0.125]);
     /// ```
-    fn binds(&self) -> bool {
+    fn takes_precedence(&self) -> bool {
         false
     }
 
-    /// The token that is written where the processors leave nothing, even those that [bind](Self::binds) alone, or where every token that they leave
-    /// is not [admitted](Self::admits). If the text ends there instead, [`is_complete`](Self::is_complete) is true afterwards. Default: none, and
+    /// The token that is written where the processors leave nothing, even those that [take precedence](Self::takes_precedence) alone,
+    /// or where no token that they leave is [admitted](Self::admits). If the text ends there instead, [`is_complete`](Self::is_complete) is true afterwards. Default: none, and
     /// decoding ends with an error.
-    fn way_out(&mut self) -> Option<u32> {
+    fn fallback_token(&mut self) -> Option<u32> {
         None
     }
 
@@ -163,16 +163,16 @@ impl Processors {
     }
 
     fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
-        let given = self.binds().then(|| left.logits().to_vec());
-        let mut is_bound = false;
+        let given = self.takes_precedence().then(|| left.logits().to_vec());
+        let mut has_precedent = false;
         for place in 0..self.0.len() {
             let processor = &mut self.0[place];
             let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
             processor.process(history, logits);
-            is_bound |= processor.binds();
-            if let Some(given) = given.as_ref().filter(|_| is_bound && left.is_empty()) {
+            has_precedent |= processor.takes_precedence();
+            if let Some(given) = given.as_ref().filter(|_| has_precedent && left.is_empty()) {
                 left.reset(given);
-                self.bind(history, left.widen());
+                self.process_precedent(history, left.widen());
                 if left.is_empty() {
                     return;
                 }
@@ -180,13 +180,13 @@ impl Processors {
         }
     }
 
-    fn binds(&self) -> bool {
-        self.0.iter().any(|processor| processor.binds())
+    fn takes_precedence(&self) -> bool {
+        self.0.iter().any(|processor| processor.takes_precedence())
     }
 
-    /// Those that bind alone.
-    fn bind(&mut self, history: &History<'_>, logits: &mut [f64]) {
-        for processor in self.0.iter_mut().filter(|processor| processor.binds()) {
+    /// [`LogitsProcessor::process`] of those that take precedence alone.
+    fn process_precedent(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        for processor in self.0.iter_mut().filter(|processor| processor.takes_precedence()) {
             processor.process(history, logits);
         }
     }
@@ -211,20 +211,20 @@ impl Processors {
         Ok(left)
     }
 
-    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::way_out`]. None if the text ends here instead.
+    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback_token`]. None if the text ends here instead.
     ///
     /// # Errors
     /// If no processor knows one. `step` and `row` stand in the message.
     pub(crate) fn forced(&mut self, step: usize, row: usize) -> Result<Option<u32>, GenerationError> {
-        match self.way_out() {
+        match self.fallback_token() {
             None if !self.is_complete() => Err(GenerationError::NothingLeft { step, row }),
             token => Ok(token),
         }
     }
 
-    /// [`LogitsProcessor::way_out`] of the first that has one.
-    pub(crate) fn way_out(&mut self) -> Option<u32> {
-        self.0.iter_mut().find_map(|processor| processor.way_out())
+    /// [`LogitsProcessor::fallback_token`] of the first that has one.
+    pub(crate) fn fallback_token(&mut self) -> Option<u32> {
+        self.0.iter_mut().find_map(|processor| processor.fallback_token())
     }
 
     /// [`LogitsProcessor::admits`] of all.
