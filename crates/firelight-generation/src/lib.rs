@@ -75,7 +75,7 @@ pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::GenerationOptions;
 pub use prefix::Prefix;
-pub use processing::{OwnProcessors, Processing};
+pub use processing::{CustomProcessors, Processing};
 pub use processors::{History, LogitsProcessor};
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};

@@ -45,7 +45,7 @@ pub struct Processing {
     pub constraint: Option<Constraint>,
     /// Processors of your own, which run after all others.
     #[serde(skip)]
-    pub own: OwnProcessors,
+    pub custom: CustomProcessors,
 }
 
 impl Default for Processing {
@@ -62,16 +62,16 @@ impl Default for Processing {
             forced_last: Vec::new(),
             min_new_tokens: 0,
             constraint: None,
-            own: OwnProcessors::default(),
+            custom: CustomProcessors::default(),
         }
     }
 }
 
 /// Processors of your own. Every row gets a copy.
 #[derive(Clone, Debug, Default)]
-pub struct OwnProcessors(Vec<Arc<dyn LogitsProcessor>>);
+pub struct CustomProcessors(Vec<Arc<dyn LogitsProcessor>>);
 
-impl OwnProcessors {
+impl CustomProcessors {
     /// Appends a processor.
     pub fn push(&mut self, processor: impl LogitsProcessor + 'static) {
         self.0.push(Arc::new(processor));
@@ -79,7 +79,7 @@ impl OwnProcessors {
 }
 
 /// Two lists are equal if one was cloned from the other.
-impl PartialEq for OwnProcessors {
+impl PartialEq for CustomProcessors {
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| Arc::ptr_eq(a, b))
     }
@@ -88,7 +88,7 @@ impl PartialEq for OwnProcessors {
 impl Processing {
     /// Adds a processor of your own, which runs after all others.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
-        self.own.push(processor);
+        self.custom.push(processor);
         self
     }
 
@@ -112,7 +112,7 @@ impl Processing {
         if let Some(constraint) = &self.constraint {
             list.push(constraint.processor(max_new_tokens, stop_tokens));
         }
-        list.extend(self.own.0.iter().map(|processor| processor.boxed()));
+        list.extend(self.custom.0.iter().map(|processor| processor.boxed()));
         list
     }
 

@@ -50,10 +50,10 @@ impl Restrictions {
         processing.constraint = self.constraint(tokenizer)?;
         processing.banned.extend(self.suppressed(tokenizer)?);
         if !self.ban.is_empty() {
-            processing.own.push(BannedText::new(&self.ban, tokenizer)?);
+            processing.custom.push(BannedText::new(&self.ban, tokenizer)?);
         }
         for (place, id) in self.prefix_ids(tokenizer, before, max_new_tokens)?.into_iter().enumerate() {
-            processing.own.push(Forced { place, ids: vec![id] });
+            processing.custom.push(Forced { place, ids: vec![id] });
         }
         Ok(())
     }

@@ -125,8 +125,8 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     }
 
     /// The token that is written where the processors leave nothing, even those that [take precedence](Self::takes_precedence) alone,
-    /// or where no token that they leave is [admitted](Self::admits). If the text ends there instead, [`is_complete`](Self::is_complete) is true afterwards. Default: none, and
-    /// decoding ends with an error.
+    /// or where no token that they leave is [admitted](Self::admits). If the text ends there instead, [`is_complete`](Self::is_complete) is
+    /// true afterwards. Default: none, and decoding ends with an error.
     fn fallback_token(&mut self) -> Option<u32> {
         None
     }

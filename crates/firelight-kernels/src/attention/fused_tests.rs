@@ -121,8 +121,8 @@ impl Sizes {
             PairRule::big_bird(k / 9, 1, blocks),
             PairRule::prefix_lm(&[k / 2]),
             PairRule::Prefix { lengths: (0..b).map(|row| row * k / 3).collect() },
-            PairRule::own(Thirds),
-            PairRule::own(FirstHalf),
+            PairRule::custom(Thirds),
+            PairRule::custom(FirstHalf),
         ];
         let causal = rules.clone().map(|rule| rule.and(PairRule::Causal));
         let options = |rule| AttentionOptions::default().with_mask(AttentionMask::rule(rule));

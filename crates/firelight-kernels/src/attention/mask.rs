@@ -280,7 +280,7 @@ mod tests {
     fn the_layers_of_a_pass_form_the_pairs_of_a_rule_once() {
         let (device, asked) = (Device::default(), Arc::new(AtomicUsize::new(0)));
         let pairs = |mask: &AttentionMask, keys| flags(mask.all_hidden_pairs([2, 3, 2, keys], &device));
-        let mask = AttentionMask::rule(PairRule::own(Counted(asked.clone())));
+        let mask = AttentionMask::rule(PairRule::custom(Counted(asked.clone())));
         for layer in [mask.clone(), mask.clone(), mask.clone()] {
             assert_eq!(pairs(&layer, 2), [false, true, false, true]);
         }

@@ -18,7 +18,7 @@ use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A rule of one's own: [`PairRule::own`] makes a [`PairRule`] of it.
+/// A custom mask rule: [`PairRule::custom`] makes a [`PairRule`] of it.
 ///
 /// ```
 /// use firelight_kernels::{MaskRule, PairRule};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 ///     }
 /// }
 ///
-/// let rule = PairRule::own(Parity).and(PairRule::Causal);
+/// let rule = PairRule::custom(Parity).and(PairRule::Causal);
 /// assert_eq!(rule.grid(0, 4), "#...\n.#..\n#.#.\n.#.#\n");
 /// ```
 #[doc(alias = "mask_mod")]
@@ -115,8 +115,8 @@ pub enum PairRule {
     Random(RandomBlocks),
     /// A query sees the tokens of its own document.
     Documents(Arc<Documents>),
-    /// A rule of one's own.
-    Own(Arc<dyn MaskRule>),
+    /// A custom rule.
+    Custom(Arc<dyn MaskRule>),
     /// A query sees what it sees by all of these.
     And(Arc<[PairRule]>),
     /// A query sees what it sees by any of these.
@@ -169,9 +169,9 @@ impl PairRule {
         Self::Documents(Arc::new(Documents::read(names)))
     }
 
-    /// A rule of one's own.
-    pub fn own(rule: impl MaskRule + 'static) -> Self {
-        Self::Own(Arc::new(rule))
+    /// A custom rule.
+    pub fn custom(rule: impl MaskRule + 'static) -> Self {
+        Self::Custom(Arc::new(rule))
     }
 
     /// Hides what either rule hides.
@@ -206,7 +206,7 @@ impl PairRule {
             Self::Prefix { lengths } => key >= of_row(lengths, row),
             Self::Random(blocks) => !blocks.shows(query, key),
             Self::Documents(documents) => documents.hidden(row, query, key),
-            Self::Own(rule) => rule.hidden(row, query, key),
+            Self::Custom(rule) => rule.hidden(row, query, key),
             Self::And(rules) => rules.iter().any(|rule| rule.hidden(row, query, key)),
             Self::Or(rules) => rules.iter().all(|rule| rule.hidden(row, query, key)),
         }
@@ -234,7 +234,7 @@ impl PairRule {
             Self::Prefix { lengths } => within(0, of_row(lengths, row)),
             Self::Random(blocks) => blocks.visible_keys(query, keys),
             Self::Documents(documents) => documents.visible_keys(row, query, keys),
-            Self::Own(rule) => rule.visible_keys(row, query, keys),
+            Self::Custom(rule) => rule.visible_keys(row, query, keys),
             Self::And(rules) => {
                 let hull = |seen: &KeyRanges| seen.hull();
                 rules
@@ -276,7 +276,9 @@ impl PairRule {
             Self::Or(rules) => rules.iter().fold(KeyRanges::default(), |seen, rule| {
                 seen.or(&rule.keys_visible_to_any(row, queries.clone(), keys.clone()))
             }),
-            Self::Multiples { .. } | Self::Documents(_) | Self::Own(_) => self.keys_visible_to_each(row, queries, keys),
+            Self::Multiples { .. } | Self::Documents(_) | Self::Custom(_) => {
+                self.keys_visible_to_each(row, queries, keys)
+            }
         }
     }
 
@@ -304,7 +306,7 @@ impl PairRule {
         match self {
             Self::Prefix { lengths } => lengths.len() > 1,
             Self::Documents(documents) => documents.varies_by_row(),
-            Self::Own(rule) => rule.varies_by_row(),
+            Self::Custom(rule) => rule.varies_by_row(),
             Self::And(rules) | Self::Or(rules) => rules.iter().any(Self::varies_by_row),
             _ => false,
         }
@@ -314,7 +316,7 @@ impl PairRule {
     pub fn is_causal(&self) -> bool {
         match self {
             Self::Causal | Self::Window { right: 0, .. } => true,
-            Self::Own(rule) => rule.is_causal(),
+            Self::Custom(rule) => rule.is_causal(),
             Self::And(rules) => rules.iter().any(Self::is_causal),
             Self::Or(rules) => rules.iter().all(Self::is_causal),
             _ => false,
@@ -327,7 +329,7 @@ impl PairRule {
         match self {
             Self::Window { left, .. } => Some(*left),
             Self::Chunks { size } => Some(size.saturating_sub(1)),
-            Self::Own(rule) => rule.max_lookback(),
+            Self::Custom(rule) => rule.max_lookback(),
             Self::And(rules) => rules.iter().filter_map(Self::max_lookback).min(),
             Self::Or(rules) => rules.iter().map(Self::max_lookback).try_fold(0, |most, back| Some(most.max(back?))),
             _ => None,
@@ -400,7 +402,7 @@ mod tests {
             PairRule::Prefix { lengths: [3, 5].into() },
             PairRule::Random(blocks),
             PairRule::documents(&names()),
-            PairRule::own(Bits),
+            PairRule::custom(Bits),
         ];
         let both = |rule: fn(PairRule, PairRule) -> PairRule| {
             let atoms = &atoms;
