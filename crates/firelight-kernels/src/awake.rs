@@ -24,8 +24,8 @@ use burn::tensor::Device;
 pub fn awake<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "flex")]
     if crate::path::is_flex(device) {
-        let products = crate::Products::current(); // That of the thread that asks, which is another one.
-        return pool::awake(|| products.within(work));
+        let precision = crate::MatmulPrecision::current(); // That of the thread that asks, which is another one.
+        return pool::awake(|| precision.within(work));
     }
     let _ = device;
     work()
