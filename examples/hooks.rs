@@ -12,7 +12,7 @@ use anyhow::Result;
 use burn::prelude::*;
 use firelight::data::{Tokenizer, TokenizerConfig};
 use firelight::language::{LanguageModel, LanguageModelConfig};
-use firelight::nn::inspect::{Columns, Grid, logit_lens, restoration};
+use firelight::nn::inspect::{Columns, Grid, logit_lens, patching_effects};
 use firelight::nn::{Ablation, ActivationSlice, Hooks, LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight_examples::train;
 
@@ -80,7 +80,12 @@ impl Reader {
         let ids = words.map(|word| self.tokenizer.encode(word)).into_iter().collect::<Result<Vec<_>, _>>()?.concat();
         let (words, [clean, corrupted]) = ([ids[0] as usize, ids[1] as usize], texts);
         let run = |text: &str, pass: &mut Pass| self.difference(text, words, pass);
-        Ok(restoration("blocks.*.output", Columns::Positions, |pass| run(clean, pass), |pass| run(corrupted, pass))?)
+        Ok(patching_effects(
+            "blocks.*.output",
+            Columns::Positions,
+            |pass| run(clean, pass),
+            |pass| run(corrupted, pass),
+        )?)
     }
 }
 

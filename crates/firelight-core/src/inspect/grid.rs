@@ -65,8 +65,8 @@ impl Grid {
     }
 }
 
-/// How much of a number comes back when one activation after the other is carried from a clean pass into a corrupted one: 0 where nothing
-/// does, 1 where all of it. `pattern` names the activations; each pass is run with one token or head of one of them replaced.
+/// Activation patching: the share of a number that is restored when an activation of the clean pass replaces that of the corrupted pass, 0
+/// for none of it and 1 for all. `pattern` names the activations; one token or head of one of them is replaced at a time.
 ///
 /// Both passes read inputs of one shape, and give a number for each row, `[B]`, of which the mean counts: the difference of the logits of
 /// two tokens, for example.
@@ -77,7 +77,7 @@ impl Grid {
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use firelight_core::inspect::{Columns, restoration};
+/// use firelight_core::inspect::{Columns, patching_effects};
 /// use firelight_core::{HookError, Pass, SequenceInput, TransformerConfig};
 ///
 /// let stack = TransformerConfig::new(16, 4, 2).init(&Device::flex());
@@ -87,14 +87,14 @@ impl Grid {
 ///     let y = stack.forward(x.clone(), &SequenceInput::default(), pass);
 ///     y.narrow(1, 2, 1).narrow(2, 0, 1).reshape([1]) // A number of the last token.
 /// };
-/// let grid = restoration("blocks.*.output", Columns::Positions, |pass| run(&clean, pass), |pass| run(&corrupted, pass))?;
+/// let grid = patching_effects("blocks.*.output", Columns::Positions, |pass| run(&clean, pass), |pass| run(&corrupted, pass))?;
 /// assert_eq!(grid.values[0][0], 0.0); // The first token is the same in both, and sees no other.
 /// assert!((grid.values[1][2] - 1.0).abs() < 1e-3); // The last token behind the last layer is all that the number is read off.
 /// # Ok::<(), HookError>(())
 /// ```
 #[doc(alias = "activation patching")]
 #[doc(alias = "causal tracing")]
-pub fn restoration(
+pub fn patching_effects(
     pattern: &str,
     columns: Columns,
     clean: impl FnOnce(&mut Pass) -> Tensor<1>,
@@ -112,8 +112,8 @@ pub fn restoration(
     })
 }
 
-/// How much a number changes when one token or head after the other of the activations that `pattern` names is switched off: the number
-/// without it less the number of the plain pass.
+/// The change of a number when a token or head of an activation is ablated: the number of the ablated pass minus that of the plain pass.
+/// `pattern` names the activations; one token or head of one of them is ablated at a time.
 ///
 /// `forward` gives a number for each row, `[B]`, of which the mean counts.
 ///

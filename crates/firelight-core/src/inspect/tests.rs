@@ -193,7 +193,7 @@ fn patching_finds_the_token_and_the_head_that_carry_the_answer() {
     let [clean, corrupted] = [[BEGIN, 0, 1, 2, 3, 0], [BEGIN, 0, 2, 1, 3, 0]];
     let restored = |pattern: &str, columns| {
         let clean = |pass: &mut Pass| difference(&clean, pass);
-        restoration(pattern, columns, clean, |pass| difference(&corrupted, pass)).expect("two different answers")
+        patching_effects(pattern, columns, clean, |pass| difference(&corrupted, pass)).expect("two different answers")
     };
     let close = |grid: &Grid, expected: [&[f64]; 2]| {
         let found: Vec<f64> = grid.values.iter().flatten().copied().collect();
@@ -209,7 +209,8 @@ fn patching_finds_the_token_and_the_head_that_carry_the_answer() {
     let effects = effects.expect("heads");
     // Without layer 0 the query matches nothing: of six tokens alike one is a 1 and one a 2.
     close(&effects, [&[-1.0, 0.0], &[-1.0, 0.0]]);
-    let alike = restoration("blocks.0.output", Columns::Positions, forward, forward).expect_err("nothing to restore");
+    let alike =
+        patching_effects("blocks.0.output", Columns::Positions, forward, forward).expect_err("nothing to restore");
     assert!(alike.to_string().contains("nothing is to be restored"), "{alike}");
 }
 
