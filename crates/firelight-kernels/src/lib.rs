@@ -90,7 +90,7 @@ pub use linear_recurrence::linear_recurrence;
 pub use logits::{LogitMap, LogitMatrix};
 pub use matmul_precision::MatmulPrecision;
 pub use path::{KernelPath, kernel_path};
-pub use quantized::{dequantized, multiplies_blocks, quantized_embedding, quantized_linear};
+pub use quantized::{dequantized, quantized_embedding, quantized_linear, supports_quantized_matmul};
 pub use recompute::{can_recompute, recomputed};
 pub use rms_norm::rms_norm;
 pub use rotary::{RotaryPairs, rotary};

@@ -25,16 +25,16 @@ use burn::tensor::{DType, Device, Int, Tensor};
 #[cfg(feature = "flex")]
 use extension::{QuantizedLinearExtension, QuantizedLinearKernel};
 
-/// Whether a device multiplies blocks as they lie, with gradients or without: flex alone. On any other all of the matrix becomes numbers for
-/// each product, so that models are loaded as floats there.
+/// Whether a device multiplies quantized matrices without dequantizing them, with gradients or without: flex alone. Every other device
+/// dequantizes the whole matrix for each product, so models are loaded as floats there.
 ///
 /// ```
 /// use burn::tensor::Device;
-/// use firelight_kernels::multiplies_blocks;
+/// use firelight_kernels::supports_quantized_matmul;
 ///
-/// assert!(multiplies_blocks(&Device::flex()));
+/// assert!(supports_quantized_matmul(&Device::flex()));
 /// ```
-pub fn multiplies_blocks(device: &Device) -> bool {
+pub fn supports_quantized_matmul(device: &Device) -> bool {
     // By its name: a build without flex has no such device to compare with.
     format!("{:?}", device.clone().inner()).contains("Flex")
 }
