@@ -77,7 +77,7 @@ pub use causal_convolution::causal_convolution;
 pub use closeness::{Difference, Numbers, assert_close, assert_same_bits};
 pub use cross_entropy::{CrossEntropyOptions, cross_entropy};
 #[cfg(feature = "cuda")]
-pub use cube::keep_compiled_kernels;
+pub use cube::cache_compiled_kernels;
 pub use dropout::dropout;
 pub use eight_bits::{dequantize_rows, quantize_rows};
 pub use embedding::embedding;
