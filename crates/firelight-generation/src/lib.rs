@@ -65,7 +65,7 @@ mod text;
 #[cfg(test)]
 mod mock;
 
-pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, one_by_one, row_indices};
+pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, extend_by_steps, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use constraint::{Constraint, ConstraintCompiler};
 pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};

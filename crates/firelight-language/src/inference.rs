@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, CacheType, Compression, ConfigError, KeyValues, Pass, SequenceInput};
 use firelight_generation::{
-    Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, one_by_one, row_indices,
+    Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, extend_by_steps, row_indices,
 };
 use firelight_storage::InputError;
 
@@ -256,7 +256,7 @@ impl Autoregressive for LanguageModel {
         let [_, length] = tokens.dims();
         match state.window() + length <= self.max_seq_len() {
             true => self.logits(self.next(tokens, state, length)),
-            false => one_by_one(self, tokens, state),
+            false => extend_by_steps(self, tokens, state),
         }
     }
 

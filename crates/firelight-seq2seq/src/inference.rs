@@ -5,7 +5,7 @@ use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
     Cache, EncoderOutput, KeyValues, LmHead, Pass, SequenceInput, TokenEmbedding, Trace, Transformer,
 };
-use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, one_by_one, row_indices};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, extend_by_steps, row_indices};
 
 use crate::data::right_padded;
 use crate::model::Seq2SeqModel;
@@ -167,7 +167,7 @@ where
 {
     match state.goes_on(model, tokens.dims()[1]) {
         true => state.read(model, tokens),
-        false => one_by_one(model, tokens, state),
+        false => extend_by_steps(model, tokens, state),
     }
 }
 
