@@ -80,7 +80,7 @@ pub use processors::{History, LogitsProcessor};
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};
 pub use sampling::{RandomSampling, Sampling};
-pub use score::{ScoredToken, TextScore, TokenScore, score_by_parts, score_tokens};
+pub use score::{ScoredToken, TextScore, TokenScore, score_tokens, score_tokens_in_chunks};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;
 pub use text::{GeneratedText, generate_text, generate_text_samples, write_texts};
