@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::processors::{
-    Banned, Dry, Forced, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, NotBefore, Processors, RepetitionPenalty,
+    BannedSequences, Dry, ForcedTokens, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, Processors,
+    RepetitionPenalty, SuppressUntil,
 };
 use crate::{Constraint, GenerationError, range};
 
@@ -118,19 +119,19 @@ impl Processing {
 
     fn add_bans(&self, list: &mut Processors, max_new_tokens: usize, stop_tokens: &[u32]) {
         if !self.banned.is_empty() {
-            list.push(Banned(self.banned.clone()));
+            list.push(BannedSequences(self.banned.clone()));
         }
         if self.min_new_tokens > 0 {
-            list.push(NotBefore { new_tokens: self.min_new_tokens, ids: stop_tokens.to_vec() });
+            list.push(SuppressUntil { new_tokens: self.min_new_tokens, ids: stop_tokens.to_vec() });
         }
         if !self.forced_first.is_empty() {
-            list.push(Forced { place: 0, ids: self.forced_first.clone() });
+            list.push(ForcedTokens { place: 0, ids: self.forced_first.clone() });
         }
         if let Some(place) = max_new_tokens.checked_sub(1).filter(|_| !self.forced_last.is_empty()) {
-            list.push(Forced { place, ids: self.forced_last.clone() });
+            list.push(ForcedTokens { place, ids: self.forced_last.clone() });
         }
         if !self.not_first.is_empty() {
-            list.push(NotBefore { new_tokens: 1, ids: self.not_first.clone() });
+            list.push(SuppressUntil { new_tokens: 1, ids: self.not_first.clone() });
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use firelight::data::{DataError, Tokenizer};
-use firelight::generation::processors::{BannedText, Forced};
+use firelight::generation::processors::{BannedText, ForcedTokens};
 use firelight::generation::{Constraint, Processing};
 use serde_json::Value;
 
@@ -53,7 +53,7 @@ impl Restrictions {
             processing.custom.push(BannedText::new(&self.ban, tokenizer)?);
         }
         for (place, id) in self.prefix_ids(tokenizer, before, max_new_tokens)?.into_iter().enumerate() {
-            processing.custom.push(Forced { place, ids: vec![id] });
+            processing.custom.push(ForcedTokens { place, ids: vec![id] });
         }
         Ok(())
     }

@@ -23,7 +23,7 @@ mod xtc;
 use std::fmt::Debug;
 
 pub use banned_text::BannedText;
-pub use bans::{Banned, Forced, NotBefore};
+pub use bans::{BannedSequences, ForcedTokens, SuppressUntil};
 pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;
 pub use history::History;
@@ -95,7 +95,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// model's logits. For a rule that a text may never break, as a [`Constraint`](crate::Constraint) is. Default: false.
     ///
     /// ```
-    /// use firelight_generation::processors::{Banned, HIDDEN, History, LogitsProcessor, Processors};
+    /// use firelight_generation::processors::{BannedSequences, HIDDEN, History, LogitsProcessor, Processors};
     ///
     /// /// Token 2 and no other.
     /// #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// }
     ///
     /// let mut list = Processors::default();
-    /// list.push(Banned(vec![vec![2]]));
+    /// list.push(BannedSequences(vec![vec![2]]));
     /// list.push(OnlyTwo);
     /// let mut logits = [0.5, 0.25, 0.125];
     /// list.process(&History::default(), &mut logits);
