@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use firelight_data::TextStream;
-use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, write_texts};
+use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, decode_texts};
 use firelight_storage::TaskError;
 
 use super::{ReadPrompt, TextGenerator};
@@ -49,7 +49,7 @@ impl TextGenerator {
 }
 
 fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextStream>) -> Option<Vec<GeneratedText>> {
-    write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
+    decode_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
 }
 
 /// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each. The longest text of a
