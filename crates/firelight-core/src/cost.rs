@@ -125,9 +125,9 @@ impl Cost {
     }
 
     /// Scales arithmetic and activations by `share`: the module is computed for that share of the tokens alone.
-    pub fn in_share(self, share: f64) -> Self {
+    pub fn scaled_by(self, share: f64) -> Self {
         let kept = (self.activations_per_token as f64 * share).ceil() as usize;
-        let parts = self.parts.into_iter().map(|part| part.in_share(share)).collect();
+        let parts = self.parts.into_iter().map(|part| part.scaled_by(share)).collect();
         Self { flops_per_token: self.flops_per_token * share, activations_per_token: kept, parts, ..self }
     }
 
