@@ -188,7 +188,7 @@ impl LanguageModel {
 
     /// Reads tokens `[B, T]`: the vectors of the last `count`, `[B, count, D]`.
     fn next(&self, tokens: Tensor<2, Int>, state: &mut LmState, count: usize) -> Tensor<3> {
-        let unread = state.push(tokens, |past, len| self.transformer.continues(past, len));
+        let unread = state.push(tokens, |past, len| self.transformer.cache_stays_valid(past, len));
         self.next_hidden(unread, state.cache.as_mut(), count)
     }
 }
@@ -267,7 +267,7 @@ impl Autoregressive for LanguageModel {
         let room = compression(state.cache.as_ref()).map_or(room, |compression| room.min(compression.room(window)));
         // Every cache can go back to nothing, which says nothing of the tokens between.
         let goes_back = state.cache.as_ref().is_none_or(|cache| window > 1 && cache.can_truncate(window - 1));
-        let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.continues(past, len));
+        let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.cache_stays_valid(past, len));
         if goes_back && continues(window + 1) && continues(window + room) { room } else { 0 }
     }
 }

@@ -38,7 +38,7 @@ pub fn causality(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, toleran
 /// A sequence in parts of `part` tokens must give what it gives at once.
 ///
 /// Of a stack whose rotary frequencies depend on the length this holds while they stay the same:
-/// [`Transformer::continues`](crate::Transformer::continues).
+/// [`Transformer::cache_stays_valid`](crate::Transformer::cache_stays_valid).
 ///
 /// `step` maps the next part to its outputs and remembers what came before.
 ///

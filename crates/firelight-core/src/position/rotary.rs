@@ -202,7 +202,7 @@ impl PositionScheme for Rotary {
         Some(Rotation { cos, sin, layout: self.layout })
     }
 
-    fn continues(&self, past: usize, len: usize) -> bool {
+    fn cache_stays_valid(&self, past: usize, len: usize) -> bool {
         self.scaling.is_same([past, len])
     }
 }

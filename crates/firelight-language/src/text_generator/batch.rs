@@ -22,7 +22,7 @@ impl TextGenerator {
         let read: Vec<_> = prompts.iter().map(|prompt| self.read(prompt.as_ref())).collect();
         let lengths = read.iter().map(|read| read.as_ref().map_or(0, |(prompt, _)| prompt[0].len()));
         let (lengths, context) = (lengths.collect::<Vec<_>>(), self.model.max_seq_len());
-        let continues = |past, len| self.model.continues(past, len);
+        let continues = |past, len| self.model.cache_stays_valid(past, len);
         let mut found = Vec::new();
         for group in groups(&lengths, options.max_new_tokens, context, continues) {
             match self.together(&read[group.clone()], options) {
