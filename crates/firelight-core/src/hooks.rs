@@ -21,8 +21,8 @@ use burn::tensor::Tensor;
 use path::matches;
 use std::mem::take;
 
-/// What is done with activations of a pass, each named by its path, or several by a pattern in which `*` stands for any text between
-/// two dots.
+/// Hooks that read or change activations of a forward pass. Each hook names an activation by its path, or several by a pattern in which `*`
+/// stands for any text between two dots.
 ///
 /// | path in a stack | shape | what it is |
 /// |---|---|---|

@@ -42,7 +42,7 @@ impl Choice {
     }
 }
 
-/// One token per row, where each side needs it.
+/// The sampled token of each row, on the host and on the device.
 #[derive(Clone, Debug)]
 pub struct Sampled {
     /// The ids on the host, for stop criteria and text: `B` of them.

@@ -144,7 +144,8 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         Self { model, state, next, joining, drafter: None, sequences, live, stops, scores, end_scores, vocab_size }
     }
 
-    /// What the model has read of a stream of one row, for the next text that begins alike. Empty for a stream of several rows.
+    /// The prefix that the model has read of a stream of one row, to be reused by the next text that begins alike. Empty for a stream of
+    /// several rows.
     pub fn into_prefix(mut self) -> Prefix<M::State> {
         match (self.sequences.pop(), self.stops.len()) {
             (Some(sequence), 1) => Prefix::new(sequence.into_ids(), self.state),

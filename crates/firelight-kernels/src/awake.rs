@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 
-/// Runs `work`, a step of a training or of a decoder, while the threads of the CPU backend stay awake.
+/// Runs `work`, a training or decoding step, while the worker threads of the CPU backend spin instead of sleeping.
 ///
 /// A step is a chain of some hundred short operations. Between two of them a thread of the pool would fall asleep, and waking
 /// it takes as long as many an operation does; here they look for work until `work` returns. On other devices than flex, and

@@ -4,8 +4,8 @@ use burn::tensor::{Bool, Device, Tensor, TensorData};
 
 /// A slice of an activation: some of its tokens and heads. The default is all of it.
 ///
-/// Tokens are counted from the first one of the pass. They stand in the last dimension but one, `[B, T, D]` or `[B, H, T, W]`, heads
-/// in the one before.
+/// Tokens are counted from the first one of the pass. They are the second to last dimension, `[B, T, D]` or `[B, H, T, W]`, and heads the
+/// one before it.
 ///
 /// ```
 /// use firelight_core::ActivationSlice;
@@ -98,14 +98,14 @@ fn flags<const R: usize>(
     }
 }
 
-/// What an activation is replaced by when it is switched off.
+/// The replacement of an ablated activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ablation {
     /// Zeros.
     Zero,
-    /// Its mean over the rows and tokens of the pass, padding included: what it says of the input is gone, what it says of all
-    /// inputs stays.
+    /// Its mean over the rows and tokens of the pass, padding included (mean ablation). This removes the information about the input and
+    /// keeps the average.
     Mean,
 }
 

@@ -15,8 +15,9 @@ use burn::tensor::Tensor;
 /// The stream that heads read.
 const FIRST: &str = "blocks.0.output";
 
-/// The share of tokens that each head of a layer has among its `top` highest logits when it sees that token alone, as the first layer leaves it,
-/// `[H]`: what the head writes is read by the final norm and the `head` of the model. Equal logits do not count.
+/// The copying score of each head of a layer, `[H]`: the share of tokens that are among the `top` highest logits of the head's output when
+/// it attends to that token alone. The token is read after the first layer, and the head's output through the final norm and the `head` of
+/// the model. Equal logits do not count.
 ///
 /// # Shapes
 /// - `forward` runs `stack` on rows of one token each, `[N, 1, D]`, whose ids are `ids`

@@ -14,10 +14,10 @@ use crate::layer::Layer;
 use crate::pass::Pass;
 use crate::transformer::{SequenceInput, Transformer};
 
-/// A stack, ours or of layers of one's own, must pass every check of this module that applies to it: [`causality`] and caches
-/// where its patterns or `rule` hide the future, [`padding`] on both sides, [`batch_independence`], packed [`documents`], [`gradients`]. Rows of
-/// a cache must be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have the gradients of one
-/// that does not, to the bit.
+/// A stack of built-in or custom layers must pass every check of this module that applies to it: [`causality`] and caches where its
+/// patterns or `rule` hide the future, [`padding`] on both sides, [`batch_independence`], packed [`documents`], [`gradients`]. Rows of a
+/// cache must be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have
+/// the gradients of one that does not, to the bit.
 ///
 /// `rule` hides pairs in every layer beside what the patterns hide; [`PairRule::Full`] hides none. `x` is `[B, T, D]` with 6
 /// tokens or more, on a device without autodiff. A stack whose patterns count padding, as chunks and global tokens do, bears

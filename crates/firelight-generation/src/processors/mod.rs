@@ -74,7 +74,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// no finite logit, decoding ends with an error.
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]);
 
-    /// Is told the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
+    /// Receives the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
     fn accept(&mut self, chosen: u32) {
         let _ = chosen;
     }

@@ -8,8 +8,7 @@ use crate::rule::PairRule;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The pairs that attention leaves out: those of the rule, those of padded keys, and those that are given one by one. The
-/// default leaves out none.
+/// An attention mask: the pairs hidden by a rule, by padding, or by a tensor of flags. The default hides none.
 ///
 /// The last query stands at the last key, so that cached steps see their whole past.
 ///

@@ -39,7 +39,7 @@ pub fn supports_quantized_matmul(device: &Device) -> bool {
     format!("{:?}", device.clone().inner()).contains("Flex")
 }
 
-/// `x Wᵀ + bias` for a matrix `W` in blocks of few bits.
+/// `x Wᵀ + bias` for a quantized matrix `W`, in blocks of few bits.
 ///
 /// On the CPU `x` is rounded to eight bits with a scale for every 32 numbers; this adds an error of about half a percent of the size of the
 /// output. Up to 32 rows of `x`, as a decoder has them, are multiplied as integers, so that the blocks are read from memory once: the result of
@@ -87,7 +87,7 @@ pub fn quantized_linear<const D: usize>(
     reference::quantized_linear(x, blocks, format, bias)
 }
 
-/// The row that each token names of a table in blocks of few bits. No gradient flows to it.
+/// Embedding lookup in a quantized table. No gradient flows to the table.
 ///
 /// # Shapes
 /// - `blocks`: `[V, R]` in `U8`, where `R` is [`row_bytes`](BlockFormat::row_bytes) of `D`; `tokens`: `[B, T]`, each below `V`; output:
@@ -114,7 +114,7 @@ pub fn quantized_embedding(blocks: Tensor<2, Int>, format: BlockFormat, tokens: 
     reference::quantized_embedding(blocks, format, tokens)
 }
 
-/// All numbers of a matrix in blocks of few bits.
+/// Dequantizes a matrix.
 ///
 /// # Shapes
 /// - `blocks`: `[O, R]` in `U8`, where `R` is [`row_bytes`](BlockFormat::row_bytes) of `I`; output: `[O, I]` in `F32`

@@ -63,7 +63,7 @@ pub trait MaskRule: Debug + Send + Sync {
     }
 }
 
-/// Which pairs of a query and a key are left out. The default leaves out none.
+/// A mask rule: which keys are hidden from which queries. The default hides none.
 ///
 /// A position is the index of a token in its row, those in a cache counted, and padding, too.
 ///
@@ -123,7 +123,7 @@ pub enum PairRule {
     Or(Arc<[PairRule]>),
 }
 
-/// What a rule hides of some queries and keys.
+/// How much of a tile of queries and keys a rule hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tile {
     /// Every pair.
@@ -336,8 +336,7 @@ impl PairRule {
         }
     }
 
-    /// The pairs of the first `length` tokens as text, a line for each query: `#` where it sees the key, `.` where the key is
-    /// hidden.
+    /// The mask of the first `length` tokens as text, a line for each query: `#` where the key is visible, `.` where it is hidden.
     pub fn grid(&self, row: usize, length: usize) -> String {
         let character = |query, key| if self.hidden(row, query, key) { '.' } else { '#' };
         (0..length).flat_map(|query| (0..length).map(move |key| character(query, key)).chain(['\n'])).collect()
