@@ -245,7 +245,7 @@ impl TextGenerator {
             defaults.add_to(processing, self.tokenizer.vocab_size());
         }
         if let Some(amateur) = &self.amateur {
-            processing.own.push(amateur.processor());
+            processing.custom.push(amateur.processor());
         }
     }
 
