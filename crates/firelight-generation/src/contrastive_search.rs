@@ -88,7 +88,7 @@ impl ContrastiveOptions {
 
     /// Adds a processor of your own, which runs after penalties and bans.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
-        self.processing.own.push(processor);
+        self.processing.custom.push(processor);
         self
     }
 

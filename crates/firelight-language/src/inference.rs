@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, CacheType, Compression, ConfigError, KeyValues, Pass, SequenceInput};
 use firelight_generation::{
-    Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, one_by_one, row_indices,
+    Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, extend_by_steps, row_indices,
 };
 use firelight_storage::InputError;
 
@@ -200,7 +200,7 @@ impl LanguageModel {
 
     /// Reads tokens `[B, T]`: the vectors of the last `count`, `[B, count, D]`.
     fn next(&self, tokens: Tensor<2, Int>, state: &mut LmState, count: usize) -> Tensor<3> {
-        let unread = state.push(tokens, |past, len| self.transformer.continues(past, len));
+        let unread = state.push(tokens, |past, len| self.transformer.cache_stays_valid(past, len));
         self.next_hidden(unread, state.cache.as_mut(), count)
     }
 }
@@ -268,7 +268,7 @@ impl Autoregressive for LanguageModel {
         let [_, length] = tokens.dims();
         match state.window() + length <= self.max_seq_len() {
             true => self.logits(self.next(tokens, state, length)),
-            false => one_by_one(self, tokens, state),
+            false => extend_by_steps(self, tokens, state),
         }
     }
 
@@ -279,7 +279,7 @@ impl Autoregressive for LanguageModel {
         let room = compression(state.cache.as_ref()).map_or(room, |compression| room.min(compression.room(window)));
         // Every cache can go back to nothing, which says nothing of the tokens between.
         let goes_back = state.cache.as_ref().is_none_or(|cache| window > 1 && cache.can_truncate(window - 1));
-        let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.continues(past, len));
+        let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.cache_stays_valid(past, len));
         if goes_back && continues(window + 1) && continues(window + room) { room } else { 0 }
     }
 }

@@ -14,7 +14,7 @@ use firelight_core::{CacheType, Compression, ConfigError, Importance};
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
-    WithVocabulary, write_texts,
+    WithVocabulary, decode_texts,
 };
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError};
 
@@ -227,7 +227,7 @@ impl TextGenerator {
         let (text, fitting) = (self.tokenizer.stream_after(&prompt), self.fitting(options, prompt.len()));
         let tokens = TokenStream::after(model, past, prompt, &fitting)?;
         let mut tokens = self.guessing(tokens, &fitting)?;
-        let mut written = write_texts(&mut tokens, vec![text], |_, piece| observe(piece))?.swap_remove(0);
+        let mut written = decode_texts(&mut tokens, vec![text], |_, piece| observe(piece))?.swap_remove(0);
         *past = tokens.into_prefix();
         written.stopped = overflow::reason(written.stopped, written.ids.len(), options.max_new_tokens);
         Ok(written)
@@ -247,7 +247,7 @@ impl TextGenerator {
             defaults.add_to(processing, self.tokenizer.vocab_size());
         }
         if let Some(amateur) = &self.amateur {
-            processing.own.push(amateur.processor());
+            processing.custom.push(amateur.processor());
         }
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use firelight::data::{DataError, Tokenizer};
-use firelight::generation::processors::{BannedText, Forced};
+use firelight::generation::processors::{BannedText, ForcedTokens};
 use firelight::generation::{Constraint, Processing};
 use serde_json::Value;
 
@@ -55,10 +55,10 @@ impl Restrictions {
         processing.constraint = self.constraint(tokenizer)?;
         processing.banned.extend(self.suppressed(tokenizer)?);
         if !self.ban.is_empty() {
-            processing.own.push(BannedText::new(&self.ban, tokenizer)?);
+            processing.custom.push(BannedText::new(&self.ban, tokenizer)?);
         }
         for (place, id) in self.prefix_ids(tokenizer, before, max_new_tokens)?.into_iter().enumerate() {
-            processing.own.push(Forced { place, ids: vec![id] });
+            processing.custom.push(ForcedTokens { place, ids: vec![id] });
         }
         Ok(())
     }

@@ -201,7 +201,7 @@ impl<'o> Search<'o> {
             let refused = refused.iter().filter(|(of, _)| *of == beam);
             refused.for_each(|&(_, token)| logits[token as usize] = HIDDEN);
             let is_anything_left = logits.iter().any(|logit| logit.is_finite());
-            let forced = if is_anything_left { None } else { processors.fallback() };
+            let forced = if is_anything_left { None } else { processors.fallback_token() };
             if let Some(token) = forced {
                 logits[token as usize] = FORCED;
             }

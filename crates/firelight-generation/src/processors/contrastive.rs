@@ -223,7 +223,7 @@ mod tests {
             logits[..2].fill(HIDDEN);
         }
 
-        fn binds(&self) -> bool {
+        fn takes_precedence(&self) -> bool {
             true
         }
 

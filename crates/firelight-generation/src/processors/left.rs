@@ -184,7 +184,7 @@ mod tests {
             8 => Box::new(FrequencyPenalty { frequency: number, presence: 0.5 }),
             9 => Box::new(NoRepeatNgram(1 + (3.0 * number) as usize)),
             10 => Box::new(Dry { multiplier: number, allowed: 1, ..Dry::default() }),
-            11 => Box::new(Banned(vec![vec![(100.0 * number) as u32]])),
+            11 => Box::new(BannedSequences(vec![vec![(100.0 * number) as u32]])),
             _ => Box::new(Mirostat::new(MirostatOptions { tau: 5.0 * number, eta: 0.1 })),
         }
     }

@@ -23,7 +23,7 @@ mod xtc;
 use std::fmt::Debug;
 
 pub use banned_text::BannedText;
-pub use bans::{Banned, Forced, NotBefore};
+pub use bans::{BannedSequences, ForcedTokens, SuppressUntil};
 pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;
 pub use history::History;
@@ -74,7 +74,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// no finite logit, decoding ends with an error.
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]);
 
-    /// Is told the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
+    /// Receives the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
     fn accept(&mut self, chosen: u32) {
         let _ = chosen;
     }
@@ -96,7 +96,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// [`Constraint`](crate::Constraint). Default: false.
     ///
     /// ```
-    /// use firelight_generation::processors::{Banned, HIDDEN, History, LogitsProcessor, Processors};
+    /// use firelight_generation::processors::{BannedSequences, HIDDEN, History, LogitsProcessor, Processors};
     ///
     /// /// Token 2 and no other.
     /// #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     ///     fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
     ///         (0..logits.len()).filter(|id| *id != 2).for_each(|id| logits[id] = HIDDEN);
     ///     }
-    ///     fn binds(&self) -> bool {
+    ///     fn takes_precedence(&self) -> bool {
     ///         true
     ///     }
     ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
@@ -115,20 +115,20 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// }
     ///
     /// let mut list = Processors::default();
-    /// list.push(Banned(vec![vec![2]]));
+    /// list.push(BannedSequences(vec![vec![2]]));
     /// list.push(OnlyTwo);
     /// let mut logits = [0.5, 0.25, 0.125];
     /// list.process(&History::default(), &mut logits);
     /// assert_eq!(logits, [HIDDEN, HIDDEN, 0.125]);
     /// ```
-    fn binds(&self) -> bool {
+    fn takes_precedence(&self) -> bool {
         false
     }
 
-    /// The token to write where no token is left, not even by the processors that [bind](Self::binds) alone, or where none of those left is
+    /// The token to write where no token is left, not even by the processors that [bind](Self::takes_precedence) alone, or where none of those left is
     /// [admitted](Self::admits). If the text ends here instead, this is none and [`is_complete`](Self::is_complete) is true from then on.
     /// Default: none, and decoding ends with an error.
-    fn fallback(&mut self) -> Option<u32> {
+    fn fallback_token(&mut self) -> Option<u32> {
         None
     }
 
@@ -201,18 +201,18 @@ impl Processors {
     }
 
     fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
-        let (binds, mut is_bound) = (self.binds(), false);
-        if binds {
+        let (takes_precedence, mut has_precedent) = (self.takes_precedence(), false);
+        if takes_precedence {
             left.remember();
         }
         for place in 0..self.0.len() {
             let processor = &mut self.0[place];
             let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
             processor.process(history, logits);
-            is_bound |= processor.binds();
-            if binds && is_bound && left.is_empty() {
+            has_precedent |= processor.takes_precedence();
+            if takes_precedence && has_precedent && left.is_empty() {
                 left.restore();
-                self.bind(history, left.widen());
+                self.process_precedent(history, left.widen());
                 if left.is_empty() {
                     return;
                 }
@@ -220,13 +220,13 @@ impl Processors {
         }
     }
 
-    fn binds(&self) -> bool {
-        self.0.iter().any(|processor| processor.binds())
+    fn takes_precedence(&self) -> bool {
+        self.0.iter().any(|processor| processor.takes_precedence())
     }
 
-    /// Those that bind alone.
-    fn bind(&mut self, history: &History<'_>, logits: &mut [f64]) {
-        for processor in self.0.iter_mut().filter(|processor| processor.binds()) {
+    /// [`LogitsProcessor::process`] of those that take precedence alone.
+    fn process_precedent(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        for processor in self.0.iter_mut().filter(|processor| processor.takes_precedence()) {
             processor.process(history, logits);
         }
     }
@@ -277,20 +277,20 @@ impl Processors {
         self.failure().map_or(Ok(()), Err)
     }
 
-    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback`]. None if the text ends here instead.
+    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback_token`]. None if the text ends here instead.
     ///
     /// # Errors
     /// If no processor knows one. `step` and `row` stand in the message.
     pub(crate) fn forced(&mut self, step: usize, row: usize) -> Result<Option<u32>, GenerationError> {
-        match self.fallback() {
+        match self.fallback_token() {
             None if !self.is_complete() => Err(GenerationError::NothingLeft { step, row }),
             token => Ok(token),
         }
     }
 
-    /// [`LogitsProcessor::fallback`] of the first that has one.
-    pub(crate) fn fallback(&mut self) -> Option<u32> {
-        self.0.iter_mut().find_map(|processor| processor.fallback())
+    /// [`LogitsProcessor::fallback_token`] of the first that has one.
+    pub(crate) fn fallback_token(&mut self) -> Option<u32> {
+        self.0.iter_mut().find_map(|processor| processor.fallback_token())
     }
 
     /// [`LogitsProcessor::failure`] of the first that has one.

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use firelight_data::TextStream;
-use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, write_texts};
+use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, decode_texts};
 use firelight_storage::TaskError;
 
 use super::{ReadPrompt, TextGenerator};
@@ -47,7 +47,7 @@ impl TextGenerator {
         let read: Vec<_> = prompts.iter().map(|prompt| self.read(prompt.as_ref())).collect();
         let lengths = read.iter().map(|read| read.as_ref().map_or(0, |(prompt, _)| prompt[0].len()));
         let (lengths, context) = (lengths.collect::<Vec<_>>(), self.model.max_seq_len());
-        let continues = |past, len| self.model.continues(past, len);
+        let continues = |past, len| self.model.cache_stays_valid(past, len);
         let mut found = Vec::new();
         let new = options.iter().map(|options| options.max_new_tokens).max().unwrap_or(0);
         for group in groups(&lengths, new, context, continues) {
@@ -79,7 +79,7 @@ impl TextGenerator {
 }
 
 fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextStream>) -> Option<Vec<GeneratedText>> {
-    write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
+    decode_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
 }
 
 /// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each. The longest text of a

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::*;
 use crate::Sampler;
 use crate::processors::{MirostatOptions, Xtc};
-use crate::row::Row;
 use crate::sampler::{by_all, by_shortlists, few};
+use crate::sequence::Sequence;
 
 const VOCABULARY: usize = 12;
 
@@ -26,8 +26,8 @@ fn options() -> [GenerationOptions; 7] {
     ]
 }
 
-fn rows(step: usize) -> Vec<Row> {
-    let row = |(number, options)| Row::new(&Sampler::new(options).unwrap(), Vec::new(), number).behind(step);
+fn rows(step: usize) -> Vec<Sequence> {
+    let row = |(number, options)| Sequence::new(&Sampler::new(options).unwrap(), Vec::new(), number).behind(step);
     options().iter().enumerate().map(row).collect()
 }
 

@@ -1,13 +1,13 @@
-//! One row of a decoding loop: its ids, the options that it is written with, and when it ends.
+//! One sequence of a decoding loop: its ids, its sampling options and its stop criteria.
 
 use crate::distribution::is_distribution;
 use crate::processors::{History, Left};
 use crate::sampler::{Choice, Few};
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
-/// One row: its ids, and its sampler with the state of its processors.
+/// One sequence: its ids, and its sampler with the state of its processors.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct Sequence {
     /// The prompt, then the new tokens.
     ids: Vec<u32>,
     /// How many of the ids are the prompt.
@@ -22,8 +22,8 @@ pub(crate) struct Row {
     probabilities: Vec<f64>,
 }
 
-impl Row {
-    /// A row that continues a prompt; `number` selects its random numbers.
+impl Sequence {
+    /// A sequence that continues a prompt; `number` selects its random numbers.
     pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, number: usize) -> Self {
         let (left, probabilities) = (Left::default(), Vec::new());
         Self { prompt: prompt.len(), ids: prompt, first: 0, number, sampler: sampler.clone(), left, probabilities }
@@ -60,7 +60,7 @@ impl Row {
     }
 
     /// Whether its next token is the argmax of the model's logits and nothing else is asked for.
-    pub(crate) fn takes_the_best(&self) -> bool {
+    pub(crate) fn is_greedy(&self) -> bool {
         let Sampler { choice, processors, logprobs, .. } = &self.sampler;
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
@@ -70,7 +70,7 @@ impl Row {
         self.sampler.few
     }
 
-    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete, or is found to be complete here.
+    /// Chooses the next token from the model's logits `[V]`; any token if the sequence is complete, or is found to be complete here.
     /// [`accept`](Self::accept) adds it.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {
@@ -116,7 +116,7 @@ impl Row {
         self.sampler.logprobs.map(|top| TokenScore::of(logits, id, top))
     }
 
-    /// Adds a chosen token, unless the row ends with it: then returns the reason.
+    /// Adds a chosen token, unless the sequence ends with it, and returns the reason.
     pub(crate) fn accept(&mut self, id: u32) -> Option<StopReason> {
         let end = self.criteria().ends_with(id);
         if end.is_none() {
@@ -142,7 +142,7 @@ mod tests {
             logits.iter_mut().step_by(2).for_each(|logit| *logit = HIDDEN);
         }
 
-        fn binds(&self) -> bool {
+        fn takes_precedence(&self) -> bool {
             true
         }
 
@@ -158,7 +158,7 @@ mod tests {
         let logits: Vec<f32> = (0..64).map(|id| (id * 37 % 64) as f32 / 8.0).collect();
         let shortlist: Vec<(u32, f64)> = (0..3).map(|id| (id, 1.0)).collect();
         for options in [random.clone(), random.with_top_k(3), GenerationOptions::new(9).greedy().with_processing(odd)] {
-            let mut row = Row::new(&Sampler::new(&options).unwrap(), vec![1], 0);
+            let mut row = Sequence::new(&Sampler::new(&options).unwrap(), vec![1], 0);
             let mut next = |id| {
                 row.choose(&logits).unwrap();
                 if row.few().is_some() {
