@@ -12,6 +12,8 @@ mod sentence;
 mod seq2seq;
 mod write;
 
+pub(crate) use write::MARIAN;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
