@@ -4,6 +4,7 @@ mod adapters;
 mod blocks;
 mod damaged;
 mod decoding;
+mod exports;
 mod gguf;
 mod golden;
 mod pixels;

@@ -1,0 +1,90 @@
+//! What an exported folder says of its tokenizers, beside what its model computes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use firelight_data::{Tokenizer, TokenizerConfig};
+use firelight_pretrained::{PublishedModel, export};
+use firelight_storage::Checkpoint;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::damaged::copy;
+
+/// The folder of a copy after an import and an export, beside the copy, and what is told of it.
+fn written_back(home: &TempDir) -> (PathBuf, Vec<String>) {
+    let [run, out] = ["run", "out"].map(|name| home.path().join(name));
+    PublishedModel::open(home.path()).unwrap().import(&run).unwrap();
+    let notes = export(&run, &Checkpoint::Last, &out).unwrap();
+    (out, notes)
+}
+
+fn with_characters(name: &str, characters: &str) -> TempDir {
+    let home = copy(name);
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, characters).unwrap();
+    tokenizer.save(home.path().join("tokenizer.json")).unwrap();
+    home
+}
+
+fn settings(out: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(out.join("tokenizer_config.json")).unwrap()).unwrap()
+}
+
+/// Versions of `transformers` differ in what a tokenizer gives a model that does not say it.
+#[test]
+fn a_tokenizer_gives_what_its_model_reads() {
+    let both = json!(["input_ids", "attention_mask"]);
+    let segments = json!(["input_ids", "token_type_ids", "attention_mask"]);
+    for (name, inputs, longest) in
+        [("bert-texts", &segments, 20), ("roberta-texts", &both, 18), ("llama-plain", &both, 64)]
+    {
+        let (out, notes) = written_back(&with_characters(name, "abc"));
+        let settings = settings(&out);
+        assert_eq!(
+            (&settings["model_input_names"], &settings["model_max_length"]),
+            (inputs, &json!(longest)),
+            "{name}"
+        );
+        assert!(notes.is_empty(), "{notes:?}");
+    }
+}
+
+#[test]
+fn a_tokenizer_that_transformers_reads_in_another_way_is_told() {
+    for (characters, count) in [("abc", 0), ("ae\u{301}\u{e9}", 1)] {
+        let (_, notes) = written_back(&with_characters("qwen2-tied", characters));
+        assert_eq!(notes.len(), count, "{notes:?}");
+        assert!(notes.iter().all(|note| note.contains("composes characters first")), "{notes:?}");
+    }
+}
+
+/// `transformers` has no place for a second tokenizer but Marian's own files.
+#[test]
+fn the_two_tokenizers_of_marian_are_published_as_they_came() {
+    let home = copy("marian-plain");
+    let pieces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sentence_piece/marian");
+    ["source.spm", "target.spm"].map(|name| fs::copy(pieces.join(name), home.path().join(name)).unwrap());
+    // As many tokens as the model has vectors.
+    let ids: serde_json::Map<String, Value> =
+        serde_json::from_str(&fs::read_to_string(pieces.join("vocab.json")).unwrap()).unwrap();
+    let mut ids: serde_json::Map<String, Value> =
+        ids.into_iter().filter(|(_, id)| id.as_u64().is_some_and(|id| id < 47)).collect();
+    ids.insert("<pad>".into(), json!(47));
+    fs::write(home.path().join("vocab.json"), Value::Object(ids).to_string()).unwrap();
+
+    let (out, notes) = written_back(&home);
+    assert!(notes.is_empty(), "{notes:?}");
+    assert_eq!(settings(&out)["tokenizer_class"], "MarianTokenizer");
+    assert!(!out.join("tokenizer.json").exists() && !out.join("source_tokenizer.json").exists());
+    let text = "the cat sees a tree";
+    let encoded = |folder: &Path| {
+        let both = [Tokenizer::of_source(folder).unwrap(), Tokenizer::of_folder(folder).unwrap()];
+        both.map(|tokenizer| tokenizer.expect("a tokenizer").encode(text).unwrap())
+    };
+    assert_eq!(encoded(&out), encoded(home.path()));
+    assert!(encoded(&out).iter().all(|ids| ids.len() > 5));
+    // Two tokenizers of another origin have no such files.
+    fs::remove_file(home.path().join("run/source.spm")).unwrap();
+    let notes = export(home.path().join("run"), &Checkpoint::Last, home.path().join("again")).unwrap();
+    assert!(notes[0].starts_with("source_tokenizer.json is read by Firelight alone"), "{notes:?}");
+}
