@@ -194,12 +194,26 @@ impl<M: HiddenStates> Contrast<'_, M> {
         let probabilities = softmax(left.logits());
         let mut places: Vec<usize> = (0..probabilities.len()).filter(|&place| probabilities[place] > 0.0).collect();
         places.sort_unstable_by(by_rank(&probabilities));
-        let ranked = places.into_iter().map(|place| (left.id(place), probabilities[place]));
-        let found: Vec<_> = ranked.filter(|&(id, _)| self.processors.admits(id)).take(top_k).collect();
+        let found = self.admitted(places.into_iter().map(|place| (left.id(place), probabilities[place])), top_k);
         if !found.is_empty() {
             return Ok(found);
         }
         Ok(self.processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
+    }
+
+    /// The first `top_k` of ranked tokens that processors admit; fewer, if so many are refused that the rest is not asked for.
+    fn admitted(&mut self, ranked: impl Iterator<Item = (u32, f64)>, top_k: usize) -> Vec<(u32, f64)> {
+        let (mut found, mut refused) = (Vec::new(), 0);
+        for (id, probability) in ranked {
+            if found.len() == top_k || self.processors.gives_up(refused) {
+                break;
+            }
+            match self.processors.admits(id) {
+                true => found.push((id, probability)),
+                false => refused += 1,
+            }
+        }
+        found
     }
 
     /// Reads all candidates in one step and goes on with the best.

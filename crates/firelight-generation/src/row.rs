@@ -70,14 +70,15 @@ impl Row {
         let (step, row) = (self.step(), self.number);
         let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, row, step);
         let mut left = self.sampler.processors.processed(&history, logits, step, row)?;
-        let draw = history.draw();
-        while is_distribution(left.logits()) {
+        let (draw, mut refused) = (history.draw(), 0);
+        while is_distribution(left.logits()) && !self.sampler.processors.gives_up(refused) {
             let place = self.sampler.choice.of(left.logits(), draw) as usize;
             let id = left.id(place);
             if self.sampler.processors.admits(id) {
                 return Ok(id);
             }
             left.hide(place);
+            refused += 1;
         }
         Ok(self.sampler.processors.forced(step, row)?.unwrap_or(0))
     }
@@ -101,5 +102,37 @@ impl Row {
             self.sampler.processors.accept(id);
         }
         end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::processors::tests::Admits;
+    use crate::{GenerationOptions, Processing};
+
+    /// What is chosen of 1000 tokens, each more probable than the one before it.
+    fn chosen(processors: &[&Admits]) -> Result<u32, GenerationError> {
+        let own = Processing::default();
+        let own = processors.iter().fold(own, |own, processor| own.with_processor(Admits::clone(processor)));
+        let sampler = Sampler::new(&GenerationOptions::new(1).greedy().with_processing(own)).unwrap();
+        let logits: Vec<f32> = (0..1000).map(|id| id as f32).collect();
+        Row::new(&sampler, vec![0], 0).choose(&logits)
+    }
+
+    #[test]
+    fn a_row_of_which_every_token_is_refused_ends_the_search_soon() {
+        let nothing = Admits::new(&[], true);
+        assert_eq!(chosen(&[&nothing]).unwrap(), 1, "the fallback");
+        assert_eq!(nothing.asked(), 256);
+        let (refuses, constraint) = (Admits::new(&[], false), Admits::new(&[7], true));
+        assert_eq!(chosen(&[&constraint, &refuses]).unwrap(), 1);
+        assert_eq!((refuses.asked(), constraint.asked()), (256, 0), "nothing costly was asked");
+    }
+
+    #[test]
+    fn without_a_fallback_every_token_is_asked_for() {
+        let last = Admits::new(&[0], false);
+        assert_eq!((chosen(&[&last]).unwrap(), last.asked()), (0, 1000));
     }
 }
