@@ -84,7 +84,7 @@ pub fn evaluate_on(
                 [all.clone(), all]
             }
         };
-        agree_on_examples(ranks, validation.ids_with_ends())?;
+        agree_on_examples(ranks, validation.examples())?;
         let loader = validation.validation_loader(&recipe, device)?;
         Ok((generator, validation, loader))
     };
