@@ -28,6 +28,11 @@ pub struct LmState {
     turned: [usize; 2],
 }
 
+/// How many tokens the window of a text drops when it is full.
+pub(crate) fn stride(context: usize) -> usize {
+    context / 2
+}
+
 /// Tokens with their padding, `[B, T]` each.
 type Unread = (Tensor<2, Int>, Option<Tensor<2, Bool>>);
 
@@ -62,7 +67,7 @@ impl LmState {
     }
 
     fn move_start(&mut self) {
-        let start = self.max_seq_len / 2;
+        let start = stride(self.max_seq_len);
         let kept = self.max_seq_len - start;
         let keep = |x: Tensor<2, Int>| x.narrow(1, start, kept);
         self.padding = self.padding.take().map(|padding| padding.narrow(1, start, kept));

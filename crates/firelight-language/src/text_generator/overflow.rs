@@ -4,6 +4,7 @@ use firelight_generation::{GenerationOptions, StopReason};
 use firelight_storage::InputError;
 
 use super::TextGenerator;
+use crate::inference::stride;
 
 /// What happens where a text, its prompt included, has more tokens than the context of the model.
 ///
@@ -92,7 +93,7 @@ pub(super) fn full(prompt: usize) -> InputError {
 
 /// Where the window of a text begins that has grown to so many tokens.
 fn window_start(tokens: usize, context: usize) -> usize {
-    let stride = context / 2;
+    let stride = stride(context);
     tokens.saturating_sub(context).div_ceil(stride.max(1)) * stride
 }
 
