@@ -23,8 +23,8 @@ impl TextGenerator {
         let lengths = read.iter().map(|read| read.as_ref().map_or(0, |(prompt, _)| prompt[0].len()));
         let (lengths, context) = (lengths.collect::<Vec<_>>(), self.model.max_seq_len());
         let continues = |past, len| self.model.continues(past, len);
-        let mut found = Vec::new();
-        for group in groups(&lengths, options.max_new_tokens, context, continues) {
+        let (new, mut found) = (options.max_new_tokens.saturating_add(self.forced()), Vec::new());
+        for group in groups(&lengths, new, context, continues) {
             match self.together(&read[group.clone()], options) {
                 Some(texts) => found.extend(texts.into_iter().map(Ok)),
                 None => found.extend(prompts[group].iter().map(|prompt| self.generate(prompt.as_ref(), options))),
@@ -52,8 +52,8 @@ fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextS
     write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
 }
 
-/// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each. The longest text of a
-/// group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the longest text: rotary
+/// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each, a forced one
+/// included. The longest text of a group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the longest text: rotary
 /// frequencies that depend on the length would change in between.
 fn groups(
     lengths: &[usize],
