@@ -114,4 +114,4 @@ pub use task::{
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;
 pub use training_module::{Objective, Switches, TrainLoss, TrainingModule};
-pub use words::{grouped, metric_in_words, wrapped};
+pub use words::{grouped, metric_in_words, size_in_words, wrapped};
