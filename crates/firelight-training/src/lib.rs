@@ -46,7 +46,6 @@ pub mod experiments;
 mod fit;
 mod freeze;
 mod gradients;
-mod ground;
 mod init;
 mod loss;
 pub mod metrics;
@@ -69,6 +68,7 @@ mod sessions;
 mod spare;
 mod task;
 mod tensorboard;
+mod theme;
 #[cfg(test)]
 mod toy;
 mod trainer;
