@@ -35,7 +35,8 @@ pub enum GenerationError {
 
     /// The model's output is no distribution.
     #[error(
-        "the model's logits for new token {step} are not finite (row {row}): its weights are damaged or its training diverged; use an earlier checkpoint or train with a lower learning rate"
+        "the model's logits for new token {step} are not finite (row {row}): its weights are damaged or its training \
+         diverged; use an earlier checkpoint or train with a lower learning rate"
     )]
     NonFiniteLogits {
         /// Index of the new token, 0-based.
@@ -65,7 +66,8 @@ pub enum GenerationError {
     /// The search for a first text that satisfies a constraint came to its limit. There may be one:
     /// [`ConstraintCompiler::with_search_limit`](crate::ConstraintCompiler::with_search_limit) searches for longer.
     #[error(
-        "the search for a text that satisfies {constraint} gave up after {tried} tried bytes; simplify it, or ask for shorter texts"
+        "the search for a text that satisfies {constraint} gave up after {tried} tried bytes; simplify it, or ask for \
+         shorter texts"
     )]
     SearchGaveUp {
         /// The constraint, as it is called in a sentence.

@@ -14,7 +14,8 @@ use super::{TranslateOptions, Translator};
 pub(super) type Found = Result<Vec<Hypothesis>, GenerationError>;
 
 impl Translator {
-    /// The hypotheses of every source, those of similar length searched together, or why a source has none. `observe` hears after every batch which sources were in it.
+    /// The hypotheses of every source, those of similar length searched together, or why a source has none. `observe` hears after every batch
+    /// which sources were in it.
     pub(super) fn search(
         &self,
         sources: &[Vec<u32>],
