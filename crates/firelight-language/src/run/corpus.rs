@@ -105,7 +105,7 @@ impl Corpus {
                 Some(documents) => documents.ranges().collect(),
                 None => std::iter::once(0..part.tokens().len()).collect(),
             };
-            ranges.into_iter().map(|range| part.tokens().get(range))
+            ranges.into_iter().map(move |range| part.tokens().get(range))
         })
     }
 
