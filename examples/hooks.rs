@@ -12,8 +12,8 @@ use anyhow::Result;
 use burn::prelude::*;
 use firelight::data::{Tokenizer, TokenizerConfig};
 use firelight::language::{LanguageModel, LanguageModelConfig};
-use firelight::nn::inspect::{Columns, Grid, logit_lens, restoration};
-use firelight::nn::{Ablation, Hooks, LossConfig, ParamBuilder, Pass, Places, SequenceInput};
+use firelight::nn::inspect::{Columns, Grid, logit_lens, patching_effects};
+use firelight::nn::{Ablation, ActivationSlice, Hooks, LossConfig, ParamBuilder, Pass, SequenceInput};
 use firelight_examples::train;
 
 /// What the model learns by heart: the second word decides the last one.
@@ -61,7 +61,7 @@ impl Reader {
     /// What it says when the attention of a layer adds nothing.
     fn without(&self, layer: usize, text: &str) -> Result<String> {
         let path = format!("blocks.{layer}.attention.output");
-        let mut hooks = Hooks::new().ablate(path, Ablation::Zero, Places::all());
+        let mut hooks = Hooks::new().ablate(path, Ablation::Zero, ActivationSlice::all());
         Ok(self.said(hooks.run(|pass| self.hidden(text, pass))?.0))
     }
 
@@ -80,7 +80,12 @@ impl Reader {
         let ids = words.map(|word| self.tokenizer.encode(word)).into_iter().collect::<Result<Vec<_>, _>>()?.concat();
         let (words, [clean, corrupted]) = ([ids[0] as usize, ids[1] as usize], texts);
         let run = |text: &str, pass: &mut Pass| self.difference(text, words, pass);
-        Ok(restoration("blocks.*.output", Columns::Positions, |pass| run(clean, pass), |pass| run(corrupted, pass))?)
+        Ok(patching_effects(
+            "blocks.*.output",
+            Columns::Positions,
+            |pass| run(clean, pass),
+            |pass| run(corrupted, pass),
+        )?)
     }
 }
 

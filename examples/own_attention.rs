@@ -54,7 +54,7 @@ impl TokenMixer for DistanceAttention {
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        KeyValues::new(rule.look_back(), capacity).boxed()
+        KeyValues::new(rule.max_lookback(), capacity).boxed()
     }
 }
 

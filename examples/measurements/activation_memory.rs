@@ -68,7 +68,7 @@ fn measured(config: &TransformerConfig, [batch, length]: [usize; 2]) -> Memory {
     let gradients = sum.backward();
     let most = MOST.load(Relaxed) - before;
     drop(gradients);
-    Memory { counted: 4 * stack.cost(length).kept_per_token * batch * length, held, most }
+    Memory { counted: 4 * stack.cost(length).activations_per_token * batch * length, held, most }
 }
 
 /// Stacks of a width and a number of layers, by name.

@@ -8,9 +8,9 @@ use firelight::data::{Tokenizer, TokenizerConfig};
 use firelight::generation::GenerationOptions;
 #[cfg(feature = "flex")]
 use firelight::kernels::assert_close;
-use firelight::language::{self, Run, RunRequest, TextGenerator, TrainedRun};
+use firelight::language::{Language, Run, RunRequest, TextGenerator, TrainedRun};
 use firelight::storage::{Checkpoint, Existing};
-use firelight::training::RecipeError;
+use firelight::training::{RecipeError, evaluate_run};
 use tempfile::TempDir;
 
 use crate::support::device;
@@ -79,7 +79,8 @@ fn the_evaluation_of_a_folder_is_the_one_of_its_run() {
     let run = train(&request(&home.path().join("run")));
     let path = home.path().join("text.txt");
     std::fs::write(&path, &text).unwrap();
-    let found = language::evaluate(run.folder.path(), &Checkpoint::Last, Some((&path, None)), &device()).unwrap();
+    let (folder, asked) = (run.folder.path(), Some((path.as_path(), None)));
+    let found = evaluate_run::<Language>(folder, &Checkpoint::Last, asked, &(), &device()).unwrap();
     assert!((found.loss - run.evaluation.unwrap().loss).abs() < 1e-6);
     assert!((found.perplexity - found.loss.exp()).abs() < 1e-9);
     // A character tokenizer: bits per character are bits per token.

@@ -104,14 +104,13 @@ pub use pooling::{
 #[cfg(feature = "train")]
 pub use pretraining::{
     EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
-    PretrainingKeys, PretrainingTask, ReplacedBatch, TextsRecipe, evaluate_masked, evaluate_masked_on,
+    PretrainingKeys, PretrainingTask, ReplacedBatch, TextsRecipe,
 };
 pub use question_answerer::{FoundAnswer, QuestionAnswerer};
 #[cfg(feature = "train")]
 pub use question_answering::{
     QuestionAnswering, QuestionAnsweringRecipe, QuestionAnsweringRun, QuestionsRecipe, SpanAnswers, SpanBatch,
-    SpanBatcher, SpanExample, SpanKeys, SpanLossConfig, SpanModelRecipe, SpanTask, evaluate_answers,
-    evaluate_answers_on,
+    SpanBatcher, SpanExample, SpanKeys, SpanLossConfig, SpanModelRecipe, SpanTask,
 };
 #[cfg(feature = "train")]
 pub use records::{RecordData, RecordTask, Source};
@@ -119,14 +118,13 @@ pub use sentence_encoder::{SentenceDenseConfig, SentenceEncoder, SentenceEncoder
 #[cfg(feature = "train")]
 pub use sequence_classification::{
     Classification, ClassificationRecipe, ClassifierKeys, ClassifierModelRecipe, LabelledRecipe, Run, Targets,
-    TrainedRun, evaluate, evaluate_on, texts_recipe,
+    TrainedRun, texts_recipe,
 };
 pub use tagger::{Entity, TaggedToken, Tagger, Tagging};
 #[cfg(feature = "train")]
 pub use token_classification::{
     TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TaggedRecipe, TokenClassification,
-    TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenKeys, TokenModelRecipe, evaluate_tags,
-    evaluate_tags_on,
+    TokenClassificationRecipe, TokenClassificationRun, TokenClassifierTask, TokenKeys, TokenModelRecipe,
 };
 #[cfg(feature = "train")]
 pub use training::{ClassifierTask, TextAnswers};

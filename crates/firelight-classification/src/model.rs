@@ -118,7 +118,10 @@ impl TextClassifier {
 
     /// What a token of a text of `length` tokens costs.
     pub fn cost(&self, length: usize) -> Cost {
-        Cost::sum([self.encoder.cost(length).named("encoder"), Cost::of(&self.head).once_in(length).named("head")])
+        Cost::sum([
+            self.encoder.cost(length).named("encoder"),
+            Cost::of(&self.head).amortised_over(length).named("head"),
+        ])
     }
 
     /// The parameters by part.

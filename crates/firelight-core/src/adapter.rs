@@ -95,7 +95,7 @@ fn listed(paths: &BTreeSet<String>) -> String {
     if general.is_empty() { "no linear layers".into() } else { Vec::from_iter(general).join(", ") }
 }
 
-/// A change of a linear map: `scale * x down up`.
+/// A low-rank adapter (LoRA) of a linear map: it adds `scale * x down up`.
 #[doc(alias = "LoRA")]
 #[derive(Module, Debug)]
 pub struct Adapter {

@@ -66,7 +66,7 @@ impl NormPlacement {
         matches!(self, Self::Parallel | Self::ParallelTwoNorms)
     }
 
-    /// Whether a part has a norm of what it puts out, which is not yet added to the stream.
+    /// Whether the output of a sub-layer is normalised before the residual addition.
     fn has_output_norms(self) -> bool {
         matches!(self, Self::Sandwich | Self::Output)
     }
@@ -78,36 +78,36 @@ impl NormPlacement {
 pub struct TransformerBlockConfig {
     /// The self-attention; the cross-attention has the same sizes.
     pub attention: AttentionConfig,
-    /// What stands in the place of the self-attention, with its sizes. Default: that attention.
+    /// The token mixer that replaces the self-attention, with its sizes. Default: self-attention.
     #[serde(default, deserialize_with = "kind::deserialize")]
     pub mixer: MixerConfig,
     /// The feed-forward network, or each of several experts.
     pub feed_forward: FeedForwardConfig,
-    /// Several feed-forward networks, of which every token is read by a few. Default: one for all.
+    /// A mixture of experts that replaces the feed-forward network. Default: none, one network for all tokens.
     #[serde(default)]
     pub experts: Option<ExpertsConfig>,
-    /// The norm of every part. Default: layer normalisation.
+    /// The norm of every sub-layer. Default: layer normalisation.
     #[serde(default, deserialize_with = "kind::deserialize")]
     pub norm: NormConfig,
     /// The norm of the self-attention's input, where it differs: none in the first block of ModernBERT. Default: as the others.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub attention_norm: Option<NormConfig>,
-    /// Where the norms stand. Default: before each part.
+    /// Where the norms are placed. Default: before each sub-layer (pre-norm).
     #[serde(default)]
     pub norm_placement: NormPlacement,
     /// Adds cross-attention to an encoder's output. Default: false.
     #[serde(default)]
     pub cross_attention: bool,
-    /// Dropout of each part's output before it joins the residual stream. Default: 0.
+    /// Dropout of each sub-layer's output before the residual addition. Default: 0.
     #[serde(default)]
     pub dropout: f64,
-    /// Rate at which a row of the batch goes without a part, in training. Default: 0.
+    /// The rate at which a sub-layer is skipped for a row of the batch, in training. Default: 0.
     #[serde(default)]
     pub stochastic_depth: f64,
-    /// Scales each channel of each part's output by a trained factor that begins at this value. Default: none.
+    /// Layer scale: the initial value of a trained factor for each channel of each sub-layer's output. Default: none.
     #[serde(default)]
     pub layer_scale: Option<f64>,
-    /// Factor of each part's output, the `residual_multiplier` of Granite. Default: 1.
+    /// Factor of each sub-layer's output, the `residual_multiplier` of Granite. Default: 1.
     #[serde(default = "one")]
     pub residual_scale: f64,
 }
@@ -131,19 +131,19 @@ impl TransformerBlockConfig {
         }
     }
 
-    /// Sets the factor of each part's output.
+    /// Sets the factor of each sub-layer's output.
     pub fn with_residual_scale(mut self, residual_scale: f64) -> Self {
         self.residual_scale = residual_scale;
         self
     }
 
-    /// Sets what stands in the place of the self-attention.
+    /// Sets the token mixer that replaces the self-attention.
     pub fn with_mixer(mut self, mixer: MixerConfig) -> Self {
         self.mixer = mixer;
         self
     }
 
-    /// Puts several experts in the place of the feed-forward network.
+    /// Replaces the feed-forward network by a mixture of experts.
     pub fn with_experts(mut self, experts: Option<ExpertsConfig>) -> Self {
         self.experts = experts;
         self
@@ -161,7 +161,7 @@ impl TransformerBlockConfig {
         self
     }
 
-    /// Sets where the norms stand.
+    /// Sets where the norms are placed.
     pub fn with_norm_placement(mut self, norm_placement: NormPlacement) -> Self {
         self.norm_placement = norm_placement;
         self
@@ -173,19 +173,19 @@ impl TransformerBlockConfig {
         self
     }
 
-    /// Sets the dropout of each part's output.
+    /// Sets the dropout of each sub-layer's output.
     pub fn with_dropout(mut self, dropout: f64) -> Self {
         self.dropout = dropout;
         self
     }
 
-    /// Sets the rate at which a row goes without a part, in training.
+    /// Sets the rate at which a sub-layer is skipped for a row, in training.
     pub fn with_stochastic_depth(mut self, stochastic_depth: f64) -> Self {
         self.stochastic_depth = stochastic_depth;
         self
     }
 
-    /// Sets where the trained factors of each part's channels begin.
+    /// Sets the initial value of layer scale.
     pub fn with_layer_scale(mut self, layer_scale: f64) -> Self {
         self.layer_scale = Some(layer_scale);
         self
@@ -244,8 +244,8 @@ impl TransformerBlockConfig {
         }
     }
 
-    /// Builds the block at the builder's seed and path around parts of one's own, which are given the builders of their paths,
-    /// `attention` and `feed_forward`. Norms, cross-attention, dropout and the rest are those of the configuration.
+    /// Builds the block at the builder's seed and path around your own mixer and network, which receive builders at the paths `attention`
+    /// and `feed_forward`. Norms, cross-attention, dropout and the rest are those of the configuration.
     ///
     /// # Panics
     /// With the text of [`validate`](Self::validate).
@@ -292,7 +292,7 @@ impl TransformerBlockConfig {
 
 /// One layer of a Transformer.
 ///
-/// Attention and feed-forward network are ours, or any others: [`TransformerBlockConfig::init_parts`].
+/// Attention and feed-forward network can be replaced by your own: [`TransformerBlockConfig::init_parts`].
 #[derive(Module, Debug)]
 pub struct TransformerBlock<M = Mixer, F = FeedForwardLayer>
 where
@@ -301,27 +301,27 @@ where
 {
     /// Norm of the self-attention, where its input has one; in parallel blocks, of the feed-forward network too.
     pub attention_norm: Option<Norm>,
-    /// Norm of what the self-attention puts out, where it has one before it joins the stream.
+    /// Norm of the self-attention's output before the residual addition, where it has one.
     pub attention_output_norm: Option<Norm>,
-    /// Attention of the sequence to itself, or what else mixes its tokens.
+    /// Self-attention, or another token mixer.
     pub attention: M,
     /// Norm of the cross-attention.
     pub cross_attention_norm: Option<Norm>,
-    /// Norm of what the cross-attention puts out.
+    /// Norm of the cross-attention's output.
     pub cross_attention_output_norm: Option<Norm>,
     /// Attention to the encoder's output.
     pub cross_attention: Option<Attention>,
     /// Norm of the feed-forward network, where it has one of its own.
     pub feed_forward_norm: Option<Norm>,
-    /// Norm of what the feed-forward network puts out.
+    /// Norm of the feed-forward network's output.
     pub feed_forward_output_norm: Option<Norm>,
     /// The feed-forward network, or the experts.
     pub feed_forward: F,
-    /// Factors of the self-attention's output.
+    /// Layer scale of the self-attention's output.
     pub attention_scale: Option<LayerScale>,
-    /// Factors of the cross-attention's output.
+    /// Layer scale of the cross-attention's output.
     pub cross_attention_scale: Option<LayerScale>,
-    /// Factors of the feed-forward network's output.
+    /// Layer scale of the feed-forward network's output.
     pub feed_forward_scale: Option<LayerScale>,
     dropout: Dropout,
     stochastic_depth: StochasticDepth,
@@ -402,7 +402,7 @@ impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
         stream + pass.activation("feed_forward.output", output)
     }
 
-    /// Adds one part to the stream, with its norm before or after, or two around it. Hooks meet what is added by its name.
+    /// Adds the output of a sub-layer to the residual stream, with a norm before it, after it or both. Hooks see the output under its name.
     fn residual(
         &self,
         stream: ResidualStream,
@@ -451,7 +451,7 @@ impl<M: TokenMixer, F: FeedForwardNetwork> TransformerBlock<M, F> {
         Some((each * self.residual_scale).reshape([batch, n_heads, length, self.d_model]))
     }
 
-    /// What a part's output passes on its way into the stream: its factors, then what is left out in training.
+    /// Applies layer scale, then dropout and stochastic depth, to a sub-layer's output before the residual addition.
     fn join(&self, output: Tensor<3>, scale: &Option<LayerScale>) -> Tensor<3> {
         let output = match scale {
             Some(scale) => scale.forward(output),

@@ -6,7 +6,7 @@ use crate::state::{Compression, State, differing_sizes};
 use burn::tensor::{Bool, Device, Int, Tensor};
 use std::ops::Range;
 
-/// The states of all layers, which tokens are padding, and of which document they are.
+/// The KV cache of a stack: the states of all layers, and for each token whether it is padding and which document it belongs to.
 ///
 /// ```
 /// use burn::tensor::Device;
@@ -32,7 +32,7 @@ pub struct Cache {
     lengths: Option<[usize; 2]>,
 }
 
-/// What one layer remembers: the state of its token mixer, and the keys and values of an encoder's output.
+/// The cache of one layer: the state of its token mixer, and the keys and values of an encoder's output.
 #[derive(Debug, Clone)]
 pub struct LayerCache {
     pub(crate) state: Box<dyn State>,

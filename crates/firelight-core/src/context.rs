@@ -7,7 +7,7 @@ use crate::state::{bytes_of, select};
 use burn::tensor::{Bool, Device, Int, Tensor};
 use firelight_kernels::{AttentionMask, AttentionOptions};
 
-/// What a layer reads beside the residual stream. The same for all tokens of a pass, and shared by its layers.
+/// The inputs of a layer beside the residual stream, the same for all layers of a pass.
 #[derive(Debug, Clone, Default)]
 pub struct LayerContext {
     /// Mask, score bias and rotation of the self-attention, over the tokens that the layer's [`State`](crate::State) has at hand.
@@ -18,8 +18,8 @@ pub struct LayerContext {
     pub padding: Option<Tensor<2, Bool>>,
     /// `[B, T]`, the document of each token of this pass, where a row holds several and the pass names them.
     pub documents: Option<Tensor<2, Int>>,
-    /// Which tokens of this pass begin a document, where a row holds several: a recurrence begins anew there. What
-    /// a cache holds is taken into account, and padding begins none.
+    /// Which tokens of this pass begin a document, where a row holds several: a recurrence resets its state there. Tokens in the cache
+    /// are taken into account, and padding starts no document.
     #[doc(alias = "sequence packing")]
     pub document_starts: Option<DocumentStarts>,
 }
@@ -73,7 +73,7 @@ pub(crate) fn filled(x: Tensor<3>, flags: &Option<Tensor<2, Bool>>, value: f64) 
 /// Mask, score bias and rotation of one pass. The default is plain attention to everything.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionContext {
-    /// The pairs that are left out.
+    /// The attention mask.
     pub mask: AttentionMask,
     /// Added to the scores.
     pub bias: Option<ScoreBias>,
@@ -140,7 +140,7 @@ impl EncoderOutput {
     }
 }
 
-/// What a cross-attention makes of an [`EncoderOutput`]: a pass with a cache computes it once, and reads the encoder's output no more.
+/// The keys and values of an [`EncoderOutput`] in a cross-attention. A pass with a cache computes them once.
 #[derive(Debug, Clone)]
 pub struct CrossKeyValues {
     /// `[B, G, S, E]`.

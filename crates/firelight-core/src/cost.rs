@@ -49,9 +49,9 @@ pub struct Cost {
     pub active_parameters: usize,
     /// Floating point operations of one token, forward.
     pub flops_per_token: f64,
-    /// Numbers that it keeps of one token for the backward pass; written as bytes, in single precision.
-    #[serde(rename = "kept_bytes_per_token", serialize_with = "in_bytes")]
-    pub kept_per_token: usize,
+    /// Activations that one token keeps for the backward pass, in numbers; serialised as bytes, in single precision.
+    #[serde(rename = "activation_bytes_per_token", serialize_with = "in_bytes")]
+    pub activations_per_token: usize,
     /// Memory of one sequence in a cache of the whole context, in single precision.
     pub cache_bytes: usize,
     /// What it consists of.
@@ -59,7 +59,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// A module whose matrices each token is multiplied by once: nothing kept, nothing cached.
+    /// A module whose matrices each token is multiplied by once, without activations and without a cache.
     pub fn of(module: &impl Module) -> Self {
         let mut count = Count::default();
         module.visit(&mut count);
@@ -79,7 +79,7 @@ impl Cost {
             whole.parameters = whole.parameters.saturating_add(part.parameters);
             whole.active_parameters = whole.active_parameters.saturating_add(part.active_parameters);
             whole.flops_per_token += part.flops_per_token;
-            whole.kept_per_token = whole.kept_per_token.saturating_add(part.kept_per_token);
+            whole.activations_per_token = whole.activations_per_token.saturating_add(part.activations_per_token);
             whole.cache_bytes = whole.cache_bytes.saturating_add(part.cache_bytes);
         }
         whole
@@ -94,7 +94,7 @@ impl Cost {
             parameters: times(self.parameters, modules),
             active_parameters: times(self.active_parameters, modules.min(turns)),
             flops_per_token: self.flops_per_token * turns as f64,
-            kept_per_token: times(self.kept_per_token, turns),
+            activations_per_token: times(self.activations_per_token, turns),
             cache_bytes: times(self.cache_bytes, turns),
             parts: self.parts.into_iter().map(|part| part.repeated(modules, turns)).collect(),
             ..self
@@ -111,29 +111,29 @@ impl Cost {
         Self { flops_per_token: self.flops_per_token + flops, ..self }
     }
 
-    /// A table in which tokens are looked up: no arithmetic.
-    pub fn looked_up(self) -> Self {
+    /// Removes the arithmetic: a table in which tokens are looked up has parameters alone.
+    pub fn without_flops(self) -> Self {
         Self { flops_per_token: 0.0, ..self }
     }
 
-    /// What is computed once for so many tokens.
-    pub fn once_in(self, tokens: usize) -> Self {
+    /// Divides arithmetic and activations by `tokens`: the module is computed once for so many of them.
+    pub fn amortised_over(self, tokens: usize) -> Self {
         let tokens = tokens.max(1);
-        let (flops, kept) = (self.flops_per_token / tokens as f64, self.kept_per_token.div_ceil(tokens));
-        let parts = self.parts.into_iter().map(|part| part.once_in(tokens)).collect();
-        Self { flops_per_token: flops, kept_per_token: kept, parts, ..self }
+        let (flops, kept) = (self.flops_per_token / tokens as f64, self.activations_per_token.div_ceil(tokens));
+        let parts = self.parts.into_iter().map(|part| part.amortised_over(tokens)).collect();
+        Self { flops_per_token: flops, activations_per_token: kept, parts, ..self }
     }
 
-    /// What is computed for a share of the tokens alone.
-    pub fn in_share(self, share: f64) -> Self {
-        let kept = (self.kept_per_token as f64 * share).ceil() as usize;
-        let parts = self.parts.into_iter().map(|part| part.in_share(share)).collect();
-        Self { flops_per_token: self.flops_per_token * share, kept_per_token: kept, parts, ..self }
+    /// Scales arithmetic and activations by `share`: the module is computed for that share of the tokens alone.
+    pub fn scaled_by(self, share: f64) -> Self {
+        let kept = (self.activations_per_token as f64 * share).ceil() as usize;
+        let parts = self.parts.into_iter().map(|part| part.scaled_by(share)).collect();
+        Self { flops_per_token: self.flops_per_token * share, activations_per_token: kept, parts, ..self }
     }
 
-    /// Adds numbers that are kept of one token for the backward pass.
-    pub fn keeping(self, numbers: usize) -> Self {
-        Self { kept_per_token: self.kept_per_token.saturating_add(numbers), ..self }
+    /// Adds activations of one token that are kept for the backward pass, in numbers.
+    pub fn with_activations(self, numbers: usize) -> Self {
+        Self { activations_per_token: self.activations_per_token.saturating_add(numbers), ..self }
     }
 
     /// Sets the memory of one sequence in a cache.
@@ -178,7 +178,7 @@ fn ranges(places: &[usize]) -> String {
 pub(crate) fn pairs_per_query(rule: &PairRule, length: usize) -> f64 {
     let step = length.div_ceil(COUNTED).max(1);
     let counted: Vec<usize> = (step / 2..length).step_by(step).collect();
-    let seen = |query: &usize| rule.seen(0, *query, 0..length).count() as f64;
+    let seen = |query: &usize| rule.visible_keys(0, *query, 0..length).count() as f64;
     counted.iter().map(seen).sum::<f64>() / counted.len().max(1) as f64
 }
 

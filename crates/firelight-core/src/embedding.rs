@@ -87,7 +87,7 @@ pub struct TokenEmbedding {
 impl TokenEmbedding {
     /// What it costs: nothing but its table.
     pub fn cost(&self) -> Cost {
-        Cost::of(self).looked_up()
+        Cost::of(self).without_flops()
     }
 
     /// Sets the type of the vectors of a table in blocks. Default: single precision. Those of a table of floats are of its type.

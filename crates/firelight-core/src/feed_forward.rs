@@ -225,7 +225,7 @@ impl FeedForward {
         let gate = self.gate.as_ref().map(|gate| linear("gate", gate));
         let inner = if gate.is_some() { 3 } else { 2 };
         Cost::sum(gate.into_iter().chain([linear("up", &self.up), linear("down", &self.down)]))
-            .keeping(inner * self.up.widths()[1])
+            .with_activations(inner * self.up.widths()[1])
     }
 }
 

@@ -34,7 +34,7 @@ use crate::state::State;
 use burn::module::{Module, Param};
 use burn::tensor::activation::{sigmoid, softplus};
 use burn::tensor::{Bool, Tensor};
-use convolution::Rows;
+use convolution::SegmentTokens;
 use firelight_kernels::{Gate, PairRule, gated, rms_norm, silu};
 use rule::{Tokens, gated_delta_rule};
 use segment::Segment;
@@ -118,7 +118,7 @@ impl TokenMixer for GatedDelta {
             ("mixer.n_value_heads", self.n_value_heads),
             ("mixer.d_key", self.d_key()),
             ("mixer.d_value", self.output_width() / self.n_value_heads),
-            ("mixer.convolution", self.convolution.reach() + 1),
+            ("mixer.convolution", self.convolution.history_len() + 1),
         ]))
     }
 
@@ -128,14 +128,14 @@ impl TokenMixer for GatedDelta {
 
     /// In chunks of `C` tokens: the products of all pairs in them and the system that they make, and of every token with the state.
     fn cost(&self, _rule: &PairRule, length: usize) -> Cost {
-        let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         let [_, mixed] = self.qkv.widths();
-        let (values, reach) = (self.output_width(), self.convolution.reach());
+        let (values, history_len) = (self.output_width(), self.convolution.history_len());
         let (d_value, d_key) = (values / self.n_value_heads, self.d_key());
         let state = self.n_value_heads.saturating_mul(d_key * d_value);
-        let convolution = Cost::of(&self.convolution).keeping(mixed).named("convolution");
-        let decay = Cost::of(&self.step_bias).looked_up().named("step_bias");
-        let rate = Cost::of(&self.log_rate).looked_up().named("log_rate");
+        let convolution = Cost::of(&self.convolution).with_activations(mixed).named("convolution");
+        let decay = Cost::of(&self.step_bias).without_flops().named("step_bias");
+        let rate = Cost::of(&self.log_rate).without_flops().named("log_rate");
         let rule = self.n_value_heads as f64 * rule::flops_per_token(length, d_key, d_value);
         let parts = [
             part("qkv", &self.qkv),
@@ -145,24 +145,25 @@ impl TokenMixer for GatedDelta {
             part("step", &self.step),
             decay,
             rate,
-            Cost::default().with_flops(rule).keeping(values).named("rule"),
+            Cost::default().with_flops(rule).with_activations(values).named("rule"),
             self.norm.cost(values).named("norm"),
-            Cost::of(&self.output).keeping(values).named("output"),
+            Cost::of(&self.output).with_activations(values).named("output"),
         ];
-        Cost::sum(parts).with_cache((state + reach * mixed).saturating_mul(FLOAT))
+        Cost::sum(parts).with_cache((state + history_len * mixed).saturating_mul(FLOAT))
     }
 }
 
 impl GatedDelta {
     /// What the heads find, `[B, T, D] -> [B, T, H W]`, from where the state has ended.
     fn read(&self, segment: Segment, state: &mut GatedDeltaState) -> Tensor<3> {
-        let rows = Rows::new(self.queries_keys_values(&segment.x), self.convolution.reach(), state, &segment);
+        let segment_tokens =
+            SegmentTokens::new(self.queries_keys_values(&segment.x), self.convolution.history_len(), state, &segment);
         let Segment { x, padding, .. } = segment;
         // Padding finds nothing, whatever stands around it.
-        let qkv = rows.convolved(&self.convolution).map(|x| filled(silu(x), &padding, 0.0));
-        let tokens = self.tokens(&x, qkv, rows.starts(), &padding);
-        let (found, after) = gated_delta_rule(tokens, state.matrices.take());
-        state.matrices = Some(after);
+        let qkv = segment_tokens.convolved(&self.convolution).map(|x| filled(silu(x), &padding, 0.0));
+        let tokens = self.tokens(&x, qkv, segment_tokens.starts(), &padding);
+        let (found, final_state) = gated_delta_rule(tokens, state.matrices.take());
+        state.matrices = Some(final_state);
         let found = self.norm.forward(found.cast(x.dtype()));
         let [batch, length, heads, width] = found.dims();
         let gate = self.gate.forward(x);

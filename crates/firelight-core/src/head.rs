@@ -187,7 +187,7 @@ impl LmHead {
     pub fn cost(&self, embedding: &TokenEmbedding) -> Cost {
         let tied = if self.weight.is_none() { Cost::of(embedding).flops_per_token } else { 0.0 };
         let kept = self.projection.as_ref().map_or(0, |projection| projection.widths()[1]);
-        Cost::of(self).with_flops(tied).keeping(kept)
+        Cost::of(self).with_flops(tied).with_activations(kept)
     }
 
     /// # Shapes
@@ -289,9 +289,9 @@ mod tests {
         let device = Device::default();
         let found = |config: LmHeadConfig, d_embedding: usize| {
             let embedding = TokenEmbeddingConfig::new(7, d_embedding).init_with(&ParamBuilder::new(&device, 0));
-            let Cost { parameters, flops_per_token, kept_per_token, .. } =
+            let Cost { parameters, flops_per_token, activations_per_token, .. } =
                 config.init_with(&ParamBuilder::new(&device, 0)).cost(&embedding);
-            (parameters, flops_per_token, kept_per_token)
+            (parameters, flops_per_token, activations_per_token)
         };
         let (tied, biased) = (LmHeadConfig::new(5, 7), HeadOptions::default().with_bias(true));
         assert_eq!(found(tied.clone(), 5), (0, 70.0, 0));

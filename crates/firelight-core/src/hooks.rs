@@ -7,13 +7,13 @@
 mod activations;
 mod error;
 mod path;
-mod places;
+mod slice;
 #[cfg(test)]
 mod tests;
 
 pub use activations::Activations;
 pub use error::HookError;
-pub use places::{Ablation, Places};
+pub use slice::{Ablation, ActivationSlice};
 
 use crate::pass::Pass;
 use activations::Erased;
@@ -21,8 +21,8 @@ use burn::tensor::Tensor;
 use path::matches;
 use std::mem::take;
 
-/// What is done with activations of a pass, each named by its path, or several by a pattern in which `*` stands for any text between
-/// two dots.
+/// Hooks that read or change activations of a forward pass. Each hook names an activation by its path, or several by a pattern in which `*`
+/// stands for any text between two dots.
 ///
 /// | path in a stack | shape | what it is |
 /// |---|---|---|
@@ -46,13 +46,13 @@ use std::mem::take;
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use firelight_core::{Ablation, HookError, Hooks, Places, SequenceInput, TransformerConfig};
+/// use firelight_core::{Ablation, ActivationSlice, HookError, Hooks, SequenceInput, TransformerConfig};
 ///
 /// let device = Device::flex();
 /// let model = TransformerConfig::new(16, 4, 2).init(&device);
 /// let x = Tensor::<3>::ones([1, 3, 16], &device);
 /// let mut hooks = Hooks::new()
-///     .ablate("blocks.0.attention.heads", Ablation::Zero, Places::heads([1]))
+///     .ablate("blocks.0.attention.heads", Ablation::Zero, ActivationSlice::heads([1]))
 ///     .edit("blocks.1.feed_forward.output", |x: Tensor<3>| x * 2.0)
 ///     .record("blocks.*.output");
 /// let (y, found) = hooks.run(|pass| model.forward(x.clone(), &SequenceInput::default(), pass))?;
@@ -84,8 +84,8 @@ struct Hook {
 
 enum Action {
     Record,
-    Patch { source: Erased, rank: usize, places: Places },
-    Ablate(Ablation, Places),
+    Patch { source: Erased, rank: usize, slice: ActivationSlice },
+    Ablate(Ablation, ActivationSlice),
     Edit { rank: usize, edit: Edit },
 }
 
@@ -103,16 +103,16 @@ impl Hooks {
         self.with(pattern, Action::Record)
     }
 
-    /// Replaces activations, at some places or everywhere, by those of `source`: what another pass had there, for example.
+    /// Replaces activations, all of them or a slice, by those of `source`: what another pass had there, for example.
     /// A size of 1 in `source` stands for all of them. It must be on the device of the pass, with autodiff where the pass has it.
     #[doc(alias = "activation patching")]
-    pub fn patch<const R: usize>(self, pattern: impl Into<String>, source: Tensor<R>, places: Places) -> Self {
-        self.with(pattern, Action::Patch { source: Box::new(source), rank: R, places })
+    pub fn patch<const R: usize>(self, pattern: impl Into<String>, source: Tensor<R>, slice: ActivationSlice) -> Self {
+        self.with(pattern, Action::Patch { source: Box::new(source), rank: R, slice })
     }
 
-    /// Switches activations off, at some places or everywhere.
-    pub fn ablate(self, pattern: impl Into<String>, by: Ablation, places: Places) -> Self {
-        self.with(pattern, Action::Ablate(by, places))
+    /// Switches activations off, all of them or a slice.
+    pub fn ablate(self, pattern: impl Into<String>, by: Ablation, slice: ActivationSlice) -> Self {
+        self.with(pattern, Action::Ablate(by, slice))
     }
 
     /// Passes activations of `R` dimensions through a function, which keeps their shape. Gradients flow through it.
@@ -225,10 +225,10 @@ impl Action {
     fn apply<const R: usize>(&mut self, x: Tensor<R>) -> Result<Option<Tensor<R>>, String> {
         match self {
             Self::Record => Ok(None),
-            Self::Ablate(by, places) => places.replace(x.clone(), by.of(&x)).map(Some),
-            Self::Patch { source, rank, places } => {
+            Self::Ablate(by, slice) => slice.replace(x.clone(), by.of(&x)).map(Some),
+            Self::Patch { source, rank, slice } => {
                 let source = source.downcast_ref::<Tensor<R>>().ok_or_else(|| other_rank(&x, *rank))?;
-                places.replace(x, source.clone()).map(Some)
+                slice.replace(x, source.clone()).map(Some)
             }
             Self::Edit { rank, edit } => {
                 let edited = edit(Box::new(x.clone())).ok_or_else(|| other_rank(&x, *rank))?;

@@ -113,14 +113,14 @@ fn unit(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// How the weights of a whole stack begin.
+/// The weight initialisation of a stack.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct WeightInit {
     /// The distribution of every matrix and embedding.
     pub weight: Init,
-    /// Narrows the last projection of each residual branch by `1 / sqrt(branches)`, branches being the number of
-    /// residual additions in the stack (Radford et al. 2019, §2.3), so that the sum keeps its width.
+    /// Scales the last projection of each residual branch by `1 / sqrt(branches)`, where `branches` is the number of residual additions in
+    /// the stack (Radford et al. 2019, §2.3), so that the residual stream keeps its variance.
     pub scale_residual: bool,
 }
 
@@ -191,8 +191,8 @@ impl ParamBuilder {
         Self { device: device.clone(), seed, path: String::new(), adapters: None, counts: false }
     }
 
-    /// For modules that are asked for their [`Cost`](crate::Cost) alone: of equal layers and experts one is built, and counted as often as
-    /// there would be others. So a model of a million layers takes no time.
+    /// A builder for modules whose [`Cost`](crate::Cost) alone is needed: of equal layers and experts only one is built, and it is counted
+    /// as often as it would occur. So a model of a million layers takes no time.
     pub fn counting() -> Self {
         Self { counts: true, ..Self::new(&Device::flex(), 0) }
     }

@@ -3,9 +3,9 @@
 //!
 //! | question | function |
 //! |---|---|
-//! | what would the model say if it ended behind this layer? | [`logit_lens`] |
+//! | what would the model predict if it ended after this layer? | [`logit_lens`] |
 //! | which part raises this logit above that one? | [`logit_attribution`] |
-//! | which activation carries what differs between two inputs? | [`restoration`] |
+//! | which activation carries the difference between two inputs? | [`patching_effects`] |
 //! | what is lost without a head, or a token's activation? | [`ablation_effects`], [`head_sensitivity`] |
 //! | what is left without some heads? | [`prune_heads`] |
 //! | what can be read off an activation? | [`LinearProbe`] |
@@ -28,7 +28,7 @@ mod tests;
 
 pub use attribution::{Attribution, logit_attribution};
 pub use copying::copying;
-pub use grid::{Columns, Grid, ablation_effects, restoration};
+pub use grid::{Columns, Grid, ablation_effects, patching_effects};
 pub use lens::logit_lens;
 pub use probe::LinearProbe;
 pub use prune::prune_heads;

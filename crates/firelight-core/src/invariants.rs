@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`causality`] | decoders: the future cannot change the past |
 //! | [`parts_equal_whole`] | models with a cache |
-//! | [`padding`], [`batch_mates`] | all models that work on batches |
+//! | [`padding`], [`batch_independence`] | all models that work on batches |
 //! | [`documents`] | all models that several packed documents can share a row of |
 //! | [`rows_sum_to_one`] | attention weights |
 //! | [`permutation`] | encoders without positions |
@@ -22,7 +22,7 @@
 //! ```
 //! use burn::module::Module;
 //! use burn::tensor::{Device, Distribution, Tensor};
-//! use firelight_core::invariants::{Violation, batch_mates, causality, gradients, parts_equal_whole};
+//! use firelight_core::invariants::{Violation, batch_independence, causality, gradients, parts_equal_whole};
 //! use firelight_core::{Linear, LinearConfig};
 //!
 //! #[derive(Module, Debug)]
@@ -51,7 +51,7 @@
 //! let whole = |x| block.forward(x, &mut None);
 //! let x = Tensor::<3>::random([2, 6, 4], Distribution::Default, &device);
 //! causality(whole, x.clone(), 1e-5)?;
-//! batch_mates(whole, x.clone(), 1e-5)?;
+//! batch_independence(whole, x.clone(), 1e-5)?;
 //! let mut past = None;
 //! parts_equal_whole(whole, |part| block.forward(part, &mut past), x.clone(), 4, 1e-5)?;
 //! # #[cfg(feature = "autodiff")]
@@ -80,7 +80,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use rand_distr::{Distribution, StandardNormal};
 
-pub use batches::{batch_mates, documents, padding};
+pub use batches::{batch_independence, documents, padding};
 #[cfg(feature = "autodiff")]
 pub use gradients::gradients;
 pub use order::permutation;

@@ -42,7 +42,7 @@ use firelight_kernels::PairRule;
 ///     }
 ///
 ///     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-///         KeyValues::new(rule.look_back(), capacity).boxed() // Not used: this one has no cache yet.
+///         KeyValues::new(rule.max_lookback(), capacity).boxed() // Not used: this one has no cache yet.
 ///     }
 /// }
 ///
@@ -55,35 +55,35 @@ use firelight_kernels::PairRule;
 /// assert_eq!(y.dims(), [1, 5, 16]);
 /// ```
 pub trait TokenMixer: Module + ModuleDisplay {
-    /// Mixes the tokens of `x` and, where [`LayerPass::state`] is there, what it remembers of those before.
+    /// Mixes the tokens of `x` and, where there is a [`LayerPass::state`], the earlier tokens that it holds.
     ///
     /// # Shapes
     /// - `x`: `[B, T, D]`, normalised as the block does it; output: the same, to be added to the residual stream
     fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3>;
 
-    /// An empty state for a text of up to `capacity` tokens, in which `rule` says who sees whom.
+    /// An empty state for a text of up to `capacity` tokens, with the mask `rule`.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State>;
 
-    /// A state that can go back to any token, where the mixer has one. Default: that of a causal rule, which hides
-    /// nothing of the past.
+    /// A state that can be truncated to any length, where the mixer has one. Default: the state of a causal rule, which hides nothing of
+    /// the past.
     fn full_state(&self, capacity: usize) -> Box<dyn State> {
         self.state(&PairRule::Causal, capacity)
     }
 
-    /// The layer that leads its heads back into the residual stream, where it has heads that stand side by side in its input and pass through
+    /// The output projection of the heads, if there is one: its input is the concatenated heads, which pass through
     /// [`LayerPass::activation`] as `attention.heads`, `[B, H, T, W]`. Default: none.
     fn head_output(&self) -> Option<&Linear> {
         None
     }
 
-    /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.
+    /// The cost in a context of `length` tokens, with the mask `rule`. Default: the products with its matrices.
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let _ = (rule, length);
         Cost::of(self)
     }
 }
 
-/// Works on every token by itself.
+/// A network that maps every token by itself, such as an MLP.
 pub trait FeedForwardNetwork: Module + ModuleDisplay {
     /// # Shapes
     /// - `x`: `[B, T, D]`, normalised as the block does it; output: the same, to be added to the residual stream
@@ -97,23 +97,23 @@ pub trait FeedForwardNetwork: Module + ModuleDisplay {
 
 /// A layer of a [`Transformer`](crate::Transformer). [`TransformerBlock`](crate::TransformerBlock) is ours.
 pub trait Layer: Module + ModuleDisplay {
-    /// Adds what the layer computes to the residual stream. Read the stream by [`ResidualStream::normed`], and the addition of
-    /// the last layer and the norm of this one are one pass over memory.
+    /// Adds the output of the layer to the residual stream. Where the stream is read by [`ResidualStream::normed`], the residual addition
+    /// of the previous layer and the norm of this one are fused into one pass over memory.
     ///
     /// # Shapes
     /// - `stream`: `[B, T, D]`; output: the same
     fn extend(&self, stream: ResidualStream, context: &LayerContext, pass: &mut LayerPass) -> ResidualStream;
 
-    /// An empty state for a text of up to `capacity` tokens, in which `rule` says who sees whom.
+    /// An empty state for a text of up to `capacity` tokens, with the mask `rule`.
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State>;
 
-    /// A state that can go back to any token, where the layer has one. Default: that of a causal rule, which hides
-    /// nothing of the past.
+    /// A state that can be truncated to any length, where the layer has one. Default: the state of a causal rule, which hides nothing of
+    /// the past.
     fn full_state(&self, capacity: usize) -> Box<dyn State> {
         self.state(&PairRule::Causal, capacity)
     }
 
-    /// What it costs in a context of `length` tokens, in which `rule` says who sees whom. Default: the products with its matrices.
+    /// The cost in a context of `length` tokens, with the mask `rule`. Default: the products with its matrices.
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let _ = (rule, length);
         Cost::of(self)

@@ -24,7 +24,7 @@ impl LayerScale {
     pub(crate) fn cost(&self) -> Cost {
         let cost = Cost::of(self);
         let d_model = cost.parameters;
-        cost.keeping(d_model)
+        cost.with_activations(d_model)
     }
 
     /// # Shapes

@@ -78,8 +78,8 @@ pub use attention::{
 pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
 pub use context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
-pub use document_starts::DocumentStarts;
 pub use cost::Cost;
+pub use document_starts::DocumentStarts;
 pub use dropout::drop as dropout;
 pub use embedding::{
     EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlacement, TokenEmbedding, TokenEmbeddingConfig,
@@ -90,12 +90,12 @@ pub use feed_forward::{
     Activation, ExpertsConfig, FeedForward, FeedForwardConfig, FeedForwardLayer, MixtureOfExperts, RouterScores,
 };
 pub use firelight_kernels::{
-    AttentionMask, BlockFormat, LogitMap, LogitMatrix, MaskRule, PairRule, RandomBlocks, Runs,
+    AttentionMask, BlockFormat, KeyRanges, LogitMap, LogitMatrix, MaskRule, PairRule, RandomBlocks,
 };
 pub use gated_delta::{GatedDelta, GatedDeltaConfig, GatedDeltaState, ShortConvolution};
 pub use head::{HeadOptions, LazyLogits, LmHead, LmHeadConfig};
 pub use heads::{merge_heads, split_heads};
-pub use hooks::{Ablation, Activations, HookError, Hooks, Places};
+pub use hooks::{Ablation, ActivationSlice, Activations, HookError, Hooks};
 pub use init::{Init, ParamBuilder, WeightInit};
 pub use layer::{FeedForwardNetwork, Layer, TokenMixer};
 pub use layer_scale::LayerScale;

@@ -23,8 +23,7 @@ const CHUNK: usize = 1 << 22;
 pub struct LossConfig {
     /// Share of the probability spread over all tokens, in `[0, 1)`. Default: 0.
     pub label_smoothing: f64,
-    /// Factor of the squared logarithm of the softmax's normaliser, added for every counted token; PaLM takes 1e-4.
-    /// Default: 0.
+    /// Factor of the z-loss, the squared logarithm of the softmax's normaliser, added for every counted token; PaLM uses 1e-4. Default: 0.
     pub z_loss: f64,
     /// Weight of the [load balance](crate::AuxiliaryLosses::load_balance) of models with experts. Default: 0.01, as
     /// Fedus et al. 2022, §2.2.
@@ -37,7 +36,7 @@ impl Default for LossConfig {
     }
 }
 
-/// A loss as sum and count, so that the mean over many batches weighs every token alike.
+/// A loss as sum and count, so that the mean over many batches weights every token equally.
 #[derive(Debug, Clone)]
 pub struct TokenLoss {
     /// Sum over the counted tokens, in nats: `[1]`.

@@ -106,7 +106,7 @@ impl Norm {
     pub(crate) fn cost(&self, d_model: usize) -> Cost {
         match self {
             Self::None(_) => Cost::of(self),
-            Self::Layer(_) | Self::Rms(_) => Cost::of(self).keeping(2 * d_model),
+            Self::Layer(_) | Self::Rms(_) => Cost::of(self).with_activations(2 * d_model),
         }
     }
 
@@ -242,7 +242,7 @@ mod tests {
         let norm = NormConfig::None.init(3, &device);
         let x = Tensor::<2>::from_floats([[5.0, -7.0, 9.0]], &device);
         norm.forward(x.clone()).into_data().assert_eq(&x.into_data(), true);
-        assert_eq!((norm.num_params(), norm.cost(3).kept_per_token), (0, 0));
+        assert_eq!((norm.num_params(), norm.cost(3).activations_per_token), (0, 0));
     }
 
     #[test]

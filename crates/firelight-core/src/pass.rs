@@ -13,8 +13,7 @@ use crate::state::{Compression, State};
 use burn::tensor::{Bool, Device, FloatDType, Int, Tensor};
 use std::ops::Range;
 
-/// What the layers of one pass did: their attention weights, and the residual stream between them. A pass that continues a cache fills
-/// it anew.
+/// The attention weights and the residual stream of every layer in one pass. A pass that continues a cache overwrites it.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -60,7 +59,7 @@ impl Trace {
     }
 }
 
-/// Losses that parts of a model ask for beside the task's own. The task adds them, with weights of its choice.
+/// Auxiliary losses of parts of a model, such as load balancing. The task adds them to its own loss, with weights of its choice.
 #[doc(alias = "load balancing loss")]
 #[derive(Debug, Clone, Default)]
 pub struct AuxiliaryLosses {
@@ -68,15 +67,14 @@ pub struct AuxiliaryLosses {
 }
 
 impl AuxiliaryLosses {
-    /// How unevenly the tokens are spread over the experts, the mean over the layers that have any: `[1]`, the number of
-    /// experts a token where they are spread evenly; see [`MixtureOfExperts`](crate::MixtureOfExperts).
+    /// The load-balancing loss, the mean over the layers that have experts: `[1]`, equal to the number of experts per token where the load
+    /// is even; see [`MixtureOfExperts`](crate::MixtureOfExperts).
     pub fn load_balance(&self) -> Option<Tensor<1>> {
         let sum = self.load_balances.iter().cloned().reduce(|sum, loss| sum + loss)?;
         Some(sum / self.load_balances.len() as f32)
     }
 
-    /// What a training minimises: `loss`, `[1]`, and `load_balance` times how unevenly the tokens are spread, where there are
-    /// experts.
+    /// The loss that training minimises: `loss`, `[1]`, plus `load_balance` times the load-balancing loss, where there are experts.
     pub fn added_to(&self, loss: Tensor<1>, load_balance: f64) -> Tensor<1> {
         match self.load_balance() {
             Some(balance) => loss + balance * load_balance,
@@ -84,7 +82,7 @@ impl AuxiliaryLosses {
         }
     }
 
-    /// Adds how unevenly a layer spreads the tokens over its experts, `[1]`.
+    /// Adds the load-balancing loss of a layer, `[1]`.
     pub fn add_load_balance(&mut self, loss: Tensor<1>) {
         self.load_balances.push(loss);
     }
@@ -95,7 +93,8 @@ impl AuxiliaryLosses {
     }
 }
 
-/// What a pass reads and writes beside its input and output. The default is a plain pass, as in training.
+/// The context of a forward pass beside its input and output: cache, trace, hooks, auxiliary losses. The default is a plain pass, as in
+/// training.
 #[derive(Debug, Default)]
 pub struct Pass<'a> {
     cache: Option<&'a mut Cache>,
@@ -118,7 +117,7 @@ impl<'a> Pass<'a> {
         self
     }
 
-    /// Passes the activations that `hooks` name through them. Call [`Hooks::finish`] behind the pass.
+    /// Passes the activations that `hooks` name through them. Call [`Hooks::finish`] after the pass.
     pub fn with_hooks(mut self, hooks: &'a mut Hooks) -> Self {
         self.hooks = Some(hooks);
         self
@@ -130,10 +129,10 @@ impl<'a> Pass<'a> {
         self
     }
 
-    /// Sets whether the activations of a block are dropped once its output is there, and computed again in the backward pass:
-    /// of every block the graph keeps the input alone. The gradients are the same, what is dropped at random included;
-    /// the memory of a training step grows with the number of blocks by their inputs, and time by a third. Without
-    /// autodiff nothing is kept anyway, and this changes nothing.
+    /// Sets activation recomputation (gradient checkpointing): the activations of a block are dropped after its forward pass and computed
+    /// again in the backward pass, so the graph keeps the input of every block alone. The gradients are the same, dropout included. Each
+    /// further block adds the memory of its input, and a training step takes a third more time. Without autodiff nothing is kept anyway,
+    /// and this changes nothing.
     #[doc(alias = "gradient checkpointing")]
     #[doc(alias = "activation checkpointing")]
     pub fn with_recomputation(mut self, recomputes: bool) -> Self {
@@ -141,8 +140,8 @@ impl<'a> Pass<'a> {
         self
     }
 
-    /// Sets the type that the blocks compute in; none, the default, is that of the parameters. Parameters, their gradients,
-    /// the embeddings and the output stay as they are. A cache keeps the type that it was begun with.
+    /// Sets the type that the blocks compute in; none, the default, is that of the parameters. Parameters, their gradients, the embeddings
+    /// and the output stay as they are. A cache keeps the type of its first pass.
     ///
     /// Ask the device first: [`Device::supports_dtype`](burn::tensor::Device::supports_dtype).
     pub fn with_precision(mut self, precision: Option<FloatDType>) -> Self {

@@ -7,8 +7,8 @@ use crate::norm::Norm;
 use burn::tensor::Tensor;
 use std::ops::Add;
 
-/// The residual stream, `[B, T, D]`. The output that was added last is held back until somebody reads the sum: a norm that reads
-/// it adds both in the same pass over memory.
+/// The residual stream, `[B, T, D]`. The last output is added lazily, when the sum is read: a norm that reads it does the addition in the
+/// same pass over memory.
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
@@ -61,7 +61,7 @@ impl ResidualStream {
         Self { x: self.x.clone(), pending: self.pending.clone() }.into_sum()
     }
 
-    /// What it carries, `[B, T, D]`.
+    /// The sum, `[B, T, D]`.
     pub fn into_sum(self) -> Tensor<3> {
         match self.pending {
             Some(output) => self.x + output,

@@ -81,9 +81,9 @@ pub trait State: Debug + Any + Send {
         self.len() == 0
     }
 
-    /// The tokens whose keys the mixer has at hand in a pass of `length` new ones, by their position in the row: its mask is over
-    /// these. Where old tokens are compressed, each of their means takes one position, directly before the tokens behind them.
-    /// Default: the new ones, as a recurrence has them.
+    /// The positions of the keys that the mixer sees in a pass of `length` new tokens: its mask is over these. Where old tokens are
+    /// compressed, each of their means takes one position, directly before the tokens behind them. Default: the new ones, as a recurrence
+    /// has them.
     fn keys(&self, length: usize) -> Range<usize> {
         self.len()..self.len() + length
     }
@@ -109,15 +109,15 @@ pub trait State: Debug + Any + Send {
     /// Memory that its tensors take.
     fn bytes(&self) -> usize;
 
-    /// Compresses what is old of the text from now on, if it can; says whether it does. Default: it does not, as what keeps the last
-    /// tokens or sums has a bound anyway.
+    /// Compresses old tokens from now on, if the state supports it; returns whether it does. Default: it does not, since a state of the
+    /// last tokens or of sums is bounded anyway.
     fn compress(&mut self, compression: Compression) -> bool {
         let _ = compression;
         false
     }
 
-    /// Stores keys and values as numbers of this type, if it can; says whether it does. It is called before anything is read. Default: it
-    /// does not, as it has no keys and values.
+    /// Stores keys and values in this type, if the state supports it; returns whether it does. It is called before anything is read.
+    /// Default: it does not, as it has no keys and values.
     fn store_as(&mut self, cache_type: CacheType) -> bool {
         let _ = cache_type;
         false

@@ -158,7 +158,7 @@ impl<L: Layer + 'static> Transformer<L> {
     /// If something in `input` does not fit `x`, the sequence is longer than the position scheme or the cache, a decoder is
     /// given no memory, or a layer of the cache keeps less than its pattern looks at, or has other heads or widths:
     /// [`cache`](Self::cache) makes one that fits.
-    /// Also if the cache was read with other rotary frequencies than the longer text has: see [`continues`](Self::continues).
+    /// Also if the cache was read with other rotary frequencies than the longer text has: see [`cache_stays_valid`](Self::cache_stays_valid).
     /// Also if the pass recomputes its blocks and has a cache, a trace or hooks, or the device does not support that.
     /// Also if the past is compressed and `input` says something of single tokens: see [`compressed_cache`](Self::compressed_cache).
     pub fn forward(&self, x: Tensor<3>, input: &SequenceInput, pass: &mut Pass) -> Tensor<3> {
@@ -249,7 +249,7 @@ impl<L: Layer + 'static> Transformer<L> {
         Cache::new((0..self.n_layers).map(|layer| self.full_state(layer, capacity)), capacity)
     }
 
-    /// Whether what a cache holds of a text of `past` tokens is right in one of `len`. It is in most stacks; where the rotary frequencies
+    /// Whether a cache of `past` tokens stays valid when the text grows to `len`. It does in most stacks; where the rotary frequencies
     /// depend on the length, [`RotaryScaling::Dynamic`](crate::RotaryScaling::Dynamic) and
     /// [`LongRope`](crate::RotaryScaling::LongRope), a text that outgrows its frequencies must be read anew into an empty cache.
     ///
@@ -260,10 +260,10 @@ impl<L: Layer + 'static> Transformer<L> {
     /// let scaling = RotaryScaling::Dynamic { factor: 2.0, original_max_seq_len: 8 };
     /// let position = PositionConfig::Rotary(RotaryConfig::default().with_scaling(scaling));
     /// let stack = TransformerConfig::new(16, 4, 2).with_position(position).init(&Device::flex());
-    /// assert!(stack.continues(7, 8) && !stack.continues(8, 9));
+    /// assert!(stack.cache_stays_valid(7, 8) && !stack.cache_stays_valid(8, 9));
     /// ```
-    pub fn continues(&self, past: usize, len: usize) -> bool {
-        once(&self.position).chain(&self.layer_positions).all(|scheme| scheme.continues(past, len))
+    pub fn cache_stays_valid(&self, past: usize, len: usize) -> bool {
+        once(&self.position).chain(&self.layer_positions).all(|scheme| scheme.cache_stays_valid(past, len))
     }
 
     /// Whether the patterns of all layers hide the future.
@@ -329,7 +329,7 @@ impl<L: Layer + 'static> Transformer<L> {
     /// # Panics
     /// If keys of the cache were turned by other frequencies than a text of `len` tokens has.
     fn check_length(&self, pass: &Pass, len: usize) {
-        let turned = pass.lengths().into_iter().flatten().find(|past| !self.continues(*past, len));
+        let turned = pass.lengths().into_iter().flatten().find(|past| !self.cache_stays_valid(*past, len));
         if let Some(past) = turned {
             panic!(
                 "the keys in the cache were turned by the rotary frequencies of {past} tokens, which are not those of {len}: \

@@ -78,11 +78,11 @@ impl VisionTransformer {
     pub fn cost(&self) -> Cost {
         let before = usize::from(self.class_token.is_some()) + usize::from(self.distillation.is_some());
         let tokens = self.grid[0] * self.grid[1] + before;
-        let patches = Cost::of(&self.patches).keeping(self.patches.projection.widths()[0]).named("patches");
-        let looked_up = |name: &str, cost: Cost| cost.looked_up().named(name);
-        let class_token = self.class_token.as_ref().map(|token| looked_up("class_token", Cost::of(token)));
-        let position = self.position.as_ref().map(|position| looked_up("position", Cost::of(position)));
-        let once = |name: &str, cost: Cost| cost.once_in(tokens).named(name);
+        let patches = Cost::of(&self.patches).with_activations(self.patches.projection.widths()[0]).named("patches");
+        let table = |name: &str, cost: Cost| cost.without_flops().named(name);
+        let class_token = self.class_token.as_ref().map(|token| table("class_token", Cost::of(token)));
+        let position = self.position.as_ref().map(|position| table("position", Cost::of(position)));
+        let once = |name: &str, cost: Cost| cost.amortised_over(tokens).named(name);
         let distillation = self.distillation.as_ref().map(|part| once("distillation", Cost::of(part)));
         let stack = self.transformer.cost(tokens).named("transformer");
         let head = self.head.as_ref().map(|head| once("head", Cost::of(head)));

@@ -52,7 +52,7 @@ pub trait Autoregressive: Sync {
     /// Reads several tokens per row, `[B, T]`, and returns the logits after each of them, `[B, T, V]`. Default: one
     /// [`step`](Self::step) for each.
     fn extend(&self, tokens: Tensor<2, Int>, state: &mut Self::State) -> Tensor<3> {
-        one_by_one(self, tokens, state)
+        extend_by_steps(self, tokens, state)
     }
 
     /// The most tokens that one [`extend`](Self::extend) may read so that [`DecodeState::truncate`] can take them back. A
@@ -64,7 +64,11 @@ pub trait Autoregressive: Sync {
 }
 
 /// [`Autoregressive::extend`] by steps: the logits after each of the tokens `[B, T]`, `[B, T, V]`.
-pub fn one_by_one<M: Autoregressive + ?Sized>(model: &M, tokens: Tensor<2, Int>, state: &mut M::State) -> Tensor<3> {
+pub fn extend_by_steps<M: Autoregressive + ?Sized>(
+    model: &M,
+    tokens: Tensor<2, Int>,
+    state: &mut M::State,
+) -> Tensor<3> {
     let [_, length] = tokens.dims();
     let token = |place| tokens.clone().narrow(1, place, 1).squeeze_dim::<1>(1);
     let logits = (0..length).map(|place| model.step(token(place), state).unsqueeze_dim(1));

@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use crate::distribution::{by_rank, softmax};
-use crate::processors::{History, LogitsProcessor, Processors};
+use crate::processors::{History, Left, LogitsProcessor, Processors};
 use crate::sampler::host;
 use crate::{
     Autoregressive, DecodeState, Generated, GeneratedText, GenerationError, Processing, StopReason, WithVocabulary,
@@ -88,7 +88,7 @@ impl ContrastiveOptions {
 
     /// Adds a processor of your own, which runs after penalties and bans.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
-        self.processing.own.push(processor);
+        self.processing.custom.push(processor);
         self
     }
 
@@ -134,6 +134,7 @@ pub fn contrastive_search<M: HiddenStates>(
         prompt: prompt_ids.len(),
         ids: prompt_ids,
         processors: options.processing.processors(options.max_new_tokens, &options.stop_tokens),
+        left: Left::default(),
     };
     search.write(options)
 }
@@ -155,6 +156,8 @@ struct Contrast<'m, M: Autoregressive> {
     ids: Vec<u32>,
     prompt: usize,
     processors: Processors,
+    /// What the processors leave of the logits.
+    left: Left<Vec<f64>>,
 }
 
 impl<M: HiddenStates> Contrast<'_, M> {
@@ -190,30 +193,17 @@ impl<M: HiddenStates> Contrast<'_, M> {
     /// The `top_k` most probable tokens with their probabilities, best first. None if the text is complete.
     fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
         let history = History::new(&self.ids, self.prompt);
-        let left = self.processors.processed(&history, &self.logits, step, 0)?;
+        self.processors.process_row(&history, &self.logits, &mut self.left, (step, 0))?;
+        let Self { left, processors, .. } = self;
         let probabilities = softmax(left.logits());
         let mut places: Vec<usize> = (0..probabilities.len()).filter(|&place| probabilities[place] > 0.0).collect();
         places.sort_unstable_by(by_rank(&probabilities));
-        let found = self.admitted(places.into_iter().map(|place| (left.id(place), probabilities[place])), top_k);
+        let ranked = places.into_iter().map(|place| (left.id(place), probabilities[place]));
+        let found = admitted(processors, ranked, top_k);
         if !found.is_empty() {
             return Ok(found);
         }
-        Ok(self.processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
-    }
-
-    /// The first `top_k` of ranked tokens that processors admit; fewer, if so many are refused that the rest is not asked for.
-    fn admitted(&mut self, ranked: impl Iterator<Item = (u32, f64)>, top_k: usize) -> Vec<(u32, f64)> {
-        let (mut found, mut refused) = (Vec::new(), 0);
-        for (id, probability) in ranked {
-            if found.len() == top_k || self.processors.gives_up(refused) {
-                break;
-            }
-            match self.processors.admits(id) {
-                true => found.push((id, probability)),
-                false => refused += 1,
-            }
-        }
-        found
+        Ok(processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
     }
 
     /// Reads all candidates in one step and goes on with the best.
@@ -235,6 +225,21 @@ impl<M: HiddenStates> Contrast<'_, M> {
         self.text = Tensor::cat(vec![self.text.clone(), hidden.narrow(0, best, 1)], 0);
         Ok(candidates[best].0)
     }
+}
+
+/// The first `top_k` of ranked tokens that processors admit; fewer, if so many are refused that the rest is not asked for.
+fn admitted(processors: &mut Processors, ranked: impl Iterator<Item = (u32, f64)>, top_k: usize) -> Vec<(u32, f64)> {
+    let (mut found, mut refused) = (Vec::new(), 0);
+    for (id, probability) in ranked {
+        if found.len() == top_k || processors.gives_up(refused) {
+            break;
+        }
+        match processors.admits(id) {
+            true => found.push((id, probability)),
+            false => refused += 1,
+        }
+    }
+    found
 }
 
 /// Scales vectors `[T, D]` to length 1.

@@ -12,13 +12,20 @@ use crate::processors::HIDDEN;
 /// assert_eq!(softmax(&[1.0, HIDDEN, 1.0]), [0.5, 0.0, 0.5]);
 /// ```
 pub fn softmax(logits: &[f64]) -> Vec<f64> {
+    let mut probabilities = Vec::new();
+    softmax_into(logits, &mut probabilities);
+    probabilities
+}
+
+/// [`softmax`] in memory that was used before.
+pub(crate) fn softmax_into(logits: &[f64], probabilities: &mut Vec<f64>) {
     let max = largest(logits);
     // Behind a filter most are hidden, and an exponential is what takes time.
     let weight = |&logit: &f64| if logit == HIDDEN { 0.0 } else { (logit - max).exp() };
-    let mut probabilities: Vec<f64> = logits.iter().map(weight).collect();
+    probabilities.clear();
+    probabilities.extend(logits.iter().map(weight));
     let total: f64 = probabilities.iter().sum();
     probabilities.iter_mut().for_each(|probability| *probability /= total);
-    probabilities
 }
 
 /// `ln sum exp(l_i)` in double precision. Subtracts the largest logit first, so nothing overflows. Not finite if the logits are no

@@ -56,6 +56,13 @@ pub enum GenerationError {
         row: usize,
     },
 
+    /// The weaker model of a [`ContrastiveDecoding`](crate::processors::ContrastiveDecoding) fails.
+    #[error("the weaker model of contrastive decoding failed: {cause}")]
+    Amateur {
+        /// What it answered.
+        cause: Box<GenerationError>,
+    },
+
     /// Nothing satisfies a constraint.
     #[error("{problem}; relax it")]
     Unsatisfiable {
@@ -108,7 +115,7 @@ impl GenerationError {
             Self::Unsatisfiable { .. } | Self::SearchGaveUp { .. } => true,
             Self::NonFiniteLogits { .. } | Self::Device { .. } => false,
             Self::Data(error) => error.is_user_error(),
-            Self::Unfinished { cause, .. } => cause.is_user_error(),
+            Self::Amateur { cause } | Self::Unfinished { cause, .. } => cause.is_user_error(),
         }
     }
 
@@ -164,10 +171,18 @@ impl GenerationError {
 
     /// Replaces the row of the error by `number(row)`, for callers whose rows have other numbers.
     pub(crate) fn of_row(mut self, number: impl Fn(usize) -> usize) -> Self {
-        if let Self::NonFiniteLogits { row, .. } | Self::NothingLeft { row, .. } = &mut self {
+        if let Some(row) = self.row_mut() {
             *row = number(*row);
         }
         self
+    }
+
+    fn row_mut(&mut self) -> Option<&mut usize> {
+        match self {
+            Self::NonFiniteLogits { row, .. } | Self::NothingLeft { row, .. } => Some(row),
+            Self::Amateur { cause } => cause.row_mut(),
+            _ => None,
+        }
     }
 
     /// The problems, one line each: every option that is out of its range, or the error itself.

@@ -14,8 +14,8 @@
 //! - [`TokenStream`]: the loop, as an iterator. [`generate`](generate()) runs it to its end and collects the ids,
 //!   [`generate_text`] turns them into text while they come. [`generate_samples`] and [`generate_text_samples`] continue one
 //!   prompt several times.
-//! - [`Sampler`]: greedy choice stays on the device; random choice reads the logits and draws with a generator of our
-//!   own, so equal logits and one seed give one text on every backend.
+//! - [`Sampler`]: greedy choice stays on the device, and a GPU finds the tokens of top-k; other choice reads the logits. Draws are of a generator
+//!   of our own, so equal logits and one seed give one text on every backend.
 //! - [`Drafter`]: guesses the next tokens, which the model then checks in one pass: [`PromptLookup`], [`DraftModel`].
 //! - [`Prefix`]: what the model has read of a text, so that a text with the same beginning computes only the rest.
 //! - [`LogitsProcessor`]: changes a row of logits before a token is chosen; [`Processing`] says which ones the options ask for.
@@ -54,10 +54,10 @@ mod processing;
 pub mod processors;
 mod prompt;
 mod range;
-mod row;
 mod sampler;
 mod sampling;
 mod score;
+mod sequence;
 mod stop;
 mod stream;
 mod text;
@@ -65,7 +65,7 @@ mod text;
 #[cfg(test)]
 mod mock;
 
-pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, one_by_one, row_indices};
+pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, extend_by_steps, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use constraint::{Constraint, ConstraintCompiler};
 pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};
@@ -75,12 +75,12 @@ pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::GenerationOptions;
 pub use prefix::Prefix;
-pub use processing::{OwnProcessors, Processing};
+pub use processing::{CustomProcessors, Processing};
 pub use processors::{History, LogitsProcessor};
 pub use prompt::check_prompt;
 pub use sampler::{Sampled, Sampler};
 pub use sampling::{RandomSampling, Sampling};
-pub use score::{ScoredToken, TextScore, TokenScore, score_by_parts, score_tokens};
+pub use score::{ScoredToken, TextScore, TokenScore, score_tokens, score_tokens_in_chunks};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;
-pub use text::{GeneratedText, generate_text, generate_text_samples, write_texts};
+pub use text::{GeneratedText, decode_texts, generate_text, generate_text_samples};

@@ -105,7 +105,7 @@ impl GenerationOptions {
 
     /// Adds a processor of your own. It runs after penalties and bans and before the settings of [`RandomSampling`].
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
-        self.processing.own.push(processor);
+        self.processing.custom.push(processor);
         self
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::processors::{
-    Banned, Dry, Forced, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, NotBefore, Processors, RepetitionPenalty,
+    BannedSequences, Dry, ForcedTokens, FrequencyPenalty, LogitsProcessor, NoRepeatNgram, Processors,
+    RepetitionPenalty, SuppressUntil,
 };
 use crate::{Constraint, GenerationError, range};
 
@@ -45,7 +46,7 @@ pub struct Processing {
     pub constraint: Option<Constraint>,
     /// Processors of your own, which run after all others.
     #[serde(skip)]
-    pub own: OwnProcessors,
+    pub custom: CustomProcessors,
 }
 
 impl Default for Processing {
@@ -62,16 +63,16 @@ impl Default for Processing {
             forced_last: Vec::new(),
             min_new_tokens: 0,
             constraint: None,
-            own: OwnProcessors::default(),
+            custom: CustomProcessors::default(),
         }
     }
 }
 
 /// Processors of your own. Every row gets a copy.
 #[derive(Clone, Debug, Default)]
-pub struct OwnProcessors(Vec<Arc<dyn LogitsProcessor>>);
+pub struct CustomProcessors(Vec<Arc<dyn LogitsProcessor>>);
 
-impl OwnProcessors {
+impl CustomProcessors {
     /// Appends a processor.
     pub fn push(&mut self, processor: impl LogitsProcessor + 'static) {
         self.0.push(Arc::new(processor));
@@ -79,7 +80,7 @@ impl OwnProcessors {
 }
 
 /// Two lists are equal if one was cloned from the other.
-impl PartialEq for OwnProcessors {
+impl PartialEq for CustomProcessors {
     fn eq(&self, other: &Self) -> bool {
         self.0.len() == other.0.len() && self.0.iter().zip(&other.0).all(|(a, b)| Arc::ptr_eq(a, b))
     }
@@ -88,7 +89,7 @@ impl PartialEq for OwnProcessors {
 impl Processing {
     /// Adds a processor of your own, which runs after all others.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
-        self.own.push(processor);
+        self.custom.push(processor);
         self
     }
 
@@ -112,25 +113,25 @@ impl Processing {
         if let Some(constraint) = &self.constraint {
             list.push(constraint.processor(max_new_tokens, stop_tokens));
         }
-        list.extend(self.own.0.iter().map(|processor| processor.boxed()));
+        list.extend(self.custom.0.iter().map(|processor| processor.boxed()));
         list
     }
 
     fn add_bans(&self, list: &mut Processors, max_new_tokens: usize, stop_tokens: &[u32]) {
         if !self.banned.is_empty() {
-            list.push(Banned(self.banned.clone()));
+            list.push(BannedSequences(self.banned.clone()));
         }
         if self.min_new_tokens > 0 {
-            list.push(NotBefore { new_tokens: self.min_new_tokens, ids: stop_tokens.to_vec() });
+            list.push(SuppressUntil { new_tokens: self.min_new_tokens, ids: stop_tokens.to_vec() });
         }
         if !self.forced_first.is_empty() {
-            list.push(Forced { place: 0, ids: self.forced_first.clone() });
+            list.push(ForcedTokens { place: 0, ids: self.forced_first.clone() });
         }
         if let Some(place) = max_new_tokens.checked_sub(1).filter(|_| !self.forced_last.is_empty()) {
-            list.push(Forced { place, ids: self.forced_last.clone() });
+            list.push(ForcedTokens { place, ids: self.forced_last.clone() });
         }
         if !self.not_first.is_empty() {
-            list.push(NotBefore { new_tokens: 1, ids: self.not_first.clone() });
+            list.push(SuppressUntil { new_tokens: 1, ids: self.not_first.clone() });
         }
     }
 

@@ -15,7 +15,7 @@ pub use text::{ScoredToken, TextScore};
 
 use crate::distribution::{by_rank, log_sum_exp};
 
-/// The most logits that [`score_by_parts`] holds at once: 64 MiB in single precision.
+/// The most logits that [`score_tokens_in_chunks`] holds at once: 64 MiB in single precision.
 const LOGITS: usize = 1 << 24;
 
 /// The probability of a token after those before it, among all ids of the model.
@@ -99,7 +99,7 @@ pub fn score_tokens(logits: Tensor<2>, targets: &[u32], top: usize) -> Result<Ve
     Ok(scores)
 }
 
-/// [`score_tokens`] for many targets, in parts whose logits take 64 MiB at most, or one target at a time. `logits` computes the logits of
+/// [`score_tokens`] for many targets, in chunks whose logits take 64 MiB at most, or one target at a time. `logits` computes the logits of
 /// a range of the targets, `[T', V]`.
 ///
 /// # Errors
@@ -107,7 +107,7 @@ pub fn score_tokens(logits: Tensor<2>, targets: &[u32], top: usize) -> Result<Ve
 ///
 /// # Panics
 /// As [`score_tokens`].
-pub fn score_by_parts(
+pub fn score_tokens_in_chunks(
     targets: &[u32],
     vocab_size: usize,
     top: usize,
@@ -199,9 +199,9 @@ mod tests {
         let part = |rows: Range<usize>| logits().narrow(0, rows.start, rows.len());
         // With a vocabulary of the limit, a part is one row.
         for vocab_size in [4, LOGITS] {
-            assert_eq!(score_by_parts(&targets, vocab_size, 2, part).unwrap(), whole);
+            assert_eq!(score_tokens_in_chunks(&targets, vocab_size, 2, part).unwrap(), whole);
         }
-        assert!(score_by_parts(&[], 4, 2, part).unwrap().is_empty());
+        assert!(score_tokens_in_chunks(&[], 4, 2, part).unwrap().is_empty());
     }
 
     #[test]

@@ -11,8 +11,8 @@ use burn::tensor::{Int, Tensor};
 use self::guesses::Ahead;
 use self::rows::Joining;
 use crate::autoregressive::prefill;
-use crate::row::Row;
 use crate::sampler::choose;
+use crate::sequence::Sequence;
 use crate::{
     Autoregressive, DecodeState, Drafter, GenerationError, GenerationOptions, Prefix, Sampled, Sampler, StopReason,
     TokenScore,
@@ -28,8 +28,8 @@ pub struct TokenStream<'m, M: Autoregressive> {
     next: Option<Next>,
     joining: Vec<Joining<M::State>>,
     drafter: Option<Box<dyn Drafter + 'm>>,
-    /// The rows that the model holds. A row that has ended leaves before the next token is read.
-    rows: Vec<Row>,
+    /// The sequences that the model holds. One that has ended leaves before the next token is read.
+    sequences: Vec<Sequence>,
     /// The number of each of them among all rows.
     live: Vec<usize>,
     /// Of all rows.
@@ -78,8 +78,8 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         }
         let history = |number: usize| histories.get(number % rows).cloned().unwrap_or_default();
         let numbers = rows * samples.start..rows * samples.end;
-        let rows = numbers.map(|number| Row::new(&sampler, history(number), number)).collect();
-        Ok(Self::begin(model, logits, state, rows))
+        let sequences = numbers.map(|number| Sequence::new(&sampler, history(number), number)).collect();
+        Ok(Self::begin(model, logits, state, sequences))
     }
 
     /// Decodes each row of the prompt with options of its own. A row gets the tokens that it would get alone, with the exceptions
@@ -96,8 +96,9 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         let (logits, state) = prefill(model, prompt)?;
         assert_eq!(logits.dims()[0], samplers.len(), "options for each row of the prompt");
         histories.resize(samplers.len(), Vec::new());
-        let rows = samplers.iter().zip(histories).map(|(sampler, prompt)| Row::new(sampler, prompt, 0)).collect();
-        Ok(Self::begin(model, logits, state, rows))
+        let sequences =
+            samplers.iter().zip(histories).map(|(sampler, prompt)| Sequence::new(sampler, prompt, 0)).collect();
+        Ok(Self::begin(model, logits, state, sequences))
     }
 
     /// Continues a text of one row, of which the model may have read the beginning. Takes what it has read out of `prefix`;
@@ -132,21 +133,22 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
         let sampler = Sampler::new(options)?;
         let (logits, state) = prefix.read(model, &ids)?;
         let history = model.history(&vec![ids]).pop().unwrap_or_default();
-        Ok(Self::begin(model, logits, state, vec![Row::new(&sampler, history, 0)]))
+        Ok(Self::begin(model, logits, state, vec![Sequence::new(&sampler, history, 0)]))
     }
 
-    fn begin(model: &'m M, logits: Tensor<2>, state: M::State, rows: Vec<Row>) -> Self {
-        let (count, vocab_size) = (rows.len(), logits.dims()[1]);
+    fn begin(model: &'m M, logits: Tensor<2>, state: M::State, sequences: Vec<Sequence>) -> Self {
+        let (count, vocab_size) = (sequences.len(), logits.dims()[1]);
         let next = Some(Next::Read(Ahead::one(logits)));
         let (stops, scores, end_scores) = (vec![None; count], vec![None; count], vec![None; count]);
         let (joining, live) = (Vec::new(), (0..count).collect());
-        Self { model, state, next, joining, drafter: None, rows, live, stops, scores, end_scores, vocab_size }
+        Self { model, state, next, joining, drafter: None, sequences, live, stops, scores, end_scores, vocab_size }
     }
 
-    /// What the model has read of a stream of one row, for the next text that begins alike. Empty for a stream of several rows.
+    /// The prefix that the model has read of a stream of one row, to be reused by the next text that begins alike. Empty for a stream of
+    /// several rows.
     pub fn into_prefix(mut self) -> Prefix<M::State> {
-        match (self.rows.pop(), self.stops.len()) {
-            (Some(row), 1) => Prefix::new(row.into_ids(), self.state),
+        match (self.sequences.pop(), self.stops.len()) {
+            (Some(sequence), 1) => Prefix::new(sequence.into_ids(), self.state),
             _ => Prefix::default(),
         }
     }
@@ -185,7 +187,7 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
             Next::Step(tokens) => self.read(tokens)?,
         };
         let logits = self.logits(&mut ahead);
-        let sampled = choose(logits, &mut self.rows);
+        let sampled = choose(logits, &mut self.sequences);
         let mut sampled = sampled.map_err(|error| error.of_row(|place| self.live[place]))?;
         let tokens = self.admit_all(&mut sampled);
         self.next = Some(self.behind(ahead, sampled));

@@ -52,7 +52,7 @@ pub fn generate_text<M: Autoregressive>(
     mut observe: impl FnMut(&str) -> ControlFlow<()>,
 ) -> Result<GeneratedText, GenerationError> {
     let mut tokens = TokenStream::new(model, prompt, options)?;
-    let mut texts = write_texts(&mut tokens, vec![stream], |_, piece| observe(piece))?;
+    let mut texts = decode_texts(&mut tokens, vec![stream], |_, piece| observe(piece))?;
     assert_eq!(texts.len(), 1, "text is generated for a prompt of one row");
     Ok(texts.remove(0))
 }
@@ -77,7 +77,7 @@ where
     let write = |group| {
         let mut tokens = TokenStream::of_samples(model, prompt.clone(), options, group)?;
         let streams = vec![stream.clone(); tokens.batch_size()];
-        write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(()))
+        decode_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(()))
     };
     let mut texts = Vec::new();
     for group in sample_groups(samples) {
@@ -98,7 +98,7 @@ where
 ///
 /// # Panics
 /// If the number of text streams is not the number of rows.
-pub fn write_texts<M: Autoregressive>(
+pub fn decode_texts<M: Autoregressive>(
     tokens: &mut TokenStream<'_, M>,
     streams: Vec<TextStream>,
     mut observe: impl FnMut(usize, &str) -> ControlFlow<()>,

@@ -58,7 +58,7 @@ pub fn embedding_figure(model: &TextModel, texts: &[&str], question: &EmbeddingQ
     }
     check_size("the number of vectors", found.len())?;
     let names = if question.word.is_some() { numbered(names) } else { [names.clone(), names] };
-    Ok(Figure::new(title(texts, question), vec![cosines(told(question), names, &found)]))
+    Ok(Figure::new(title(texts, question), vec![cosines(caption(question), names, &found)]))
 }
 
 /// Long names with their numbers from 1, for rows, and these numbers alone, for columns.
@@ -73,7 +73,7 @@ fn title(texts: &[&str], question: &EmbeddingQuestion) -> String {
     format!("Contextual vectors: {}", shortened(what))
 }
 
-fn told(question: &EmbeddingQuestion) -> String {
+fn caption(question: &EmbeddingQuestion) -> String {
     let what = question.word.map_or("tokens".into(), |word| format!("\"{}\"", shortened(word)));
     let place = question.layer.map_or("the last layer".into(), |layer| format!("layer {layer}"));
     format!("cosine of the vectors of {what} after {place}")

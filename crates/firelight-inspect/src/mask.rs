@@ -62,7 +62,7 @@ fn is_same(one: &PairRule, other: &PairRule) -> bool {
         (PairRule::Prefix { lengths: a }, PairRule::Prefix { lengths: b }) => a == b,
         (PairRule::Random(a), PairRule::Random(b)) => a == b,
         (PairRule::Documents(a), PairRule::Documents(b)) => Arc::ptr_eq(a, b),
-        (PairRule::Own(a), PairRule::Own(b)) => Arc::ptr_eq(a, b),
+        (PairRule::Custom(a), PairRule::Custom(b)) => Arc::ptr_eq(a, b),
         (PairRule::And(a), PairRule::And(b)) | (PairRule::Or(a), PairRule::Or(b)) => {
             a.len() == b.len() && a.iter().zip(b.iter()).all(|(a, b)| is_same(a, b))
         }
@@ -74,7 +74,7 @@ fn is_same(one: &PairRule, other: &PairRule) -> bool {
 fn seen_through(rule: &PairRule, query: usize, known: &[TokenSet]) -> TokenSet {
     let mut set = known[query].clone();
     let keys: Range<usize> = 0..known.len();
-    rule.seen(0, query, keys).iter().flatten().for_each(|key| set.join(&known[key]));
+    rule.visible_keys(0, query, keys).iter().flatten().for_each(|key| set.join(&known[key]));
     set
 }
 
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn rules_are_asked_until_a_turn_of_them_adds_nothing() {
         let count = Arc::new(AtomicUsize::new(0));
-        let [one, other] = [0, 1].map(|_| PairRule::own(Counted(count.clone())));
+        let [one, other] = [0, 1].map(|_| PairRule::custom(Counted(count.clone())));
         let rules = [vec![one; 500], vec![other; 500]].concat();
         assert_eq!(layers_to_reach(&rules, 4)[3], [1; 4]);
         // All 16 pairs: in the first layer, in the second one, which adds nothing, and in the first layer of the other rule.

@@ -2,7 +2,7 @@
 
 use burn::tensor::Tensor;
 use firelight_core::Pass;
-use firelight_core::inspect::{Columns, restoration};
+use firelight_core::inspect::{Columns, patching_effects};
 use firelight_storage::{InputError, TaskError, shortened};
 use maud::{PreEscaped, html};
 use serde_json::{Value, json};
@@ -91,7 +91,7 @@ impl PatchGrid {
         let numbers = [&clean, &corrupted].map(|text| of(text, &mut Pass::default()).into_scalar::<f64>());
         TaskError::require_finite(numbers.iter().all(|number| number.is_finite()))?;
         let lacks = lacking("nothing can be carried over");
-        let grid = restoration(STREAM, Columns::Positions, |pass| of(&clean, pass), |pass| of(&corrupted, pass));
+        let grid = patching_effects(STREAM, Columns::Positions, |pass| of(&clean, pass), |pass| of(&corrupted, pass));
         let grid = grid.map_err(lacks)?;
         let layers = grid.paths.iter().map(|path| layer_of(path)).collect();
         let [clean, corrupted] = [clean.labels, corrupted.labels];

@@ -145,9 +145,9 @@ impl Shown<'_> {
 fn vectors(title: &str, table: &[Vec<f64>]) -> Result<Vec<HeatMap>, TaskError> {
     let width = table.first().map_or(0, Vec::len);
     let names = numbers(table.len());
-    let told = format!("{title}: a row is a position, a column a channel");
+    let caption = format!("{title}: a row is a position, a column a channel");
     let similar = cosines(format!("{title}: cosine of two of them"), [names.clone(), names.clone()], table);
-    Ok(vec![HeatMap::new(told, names, numbers(width), table.to_vec()), similar])
+    Ok(vec![HeatMap::new(caption, names, numbers(width), table.to_vec()), similar])
 }
 
 /// Vectors of distances, the farthest past first, and their cosines.
@@ -156,9 +156,9 @@ fn distances(title: &str, table: Tensor<2>) -> Result<Vec<HeatMap>, TaskError> {
     check_size("the number of distances", count)?;
     let (table, farthest) = (rows(table)?, (count / 2) as i64);
     let names: Vec<String> = (-farthest..=farthest).map(|distance| distance.to_string()).collect();
-    let told = format!("{title}: a row says how many tokens {AFTER}, a column is a channel");
+    let caption = format!("{title}: a row says how many tokens {AFTER}, a column is a channel");
     let similar = cosines(format!("{title}: cosine of two of them"), [names.clone(), names.clone()], &table);
-    Ok(vec![HeatMap::new(told, names, numbers(width), table), similar])
+    Ok(vec![HeatMap::new(caption, names, numbers(width), table), similar])
 }
 
 /// The cosines of the angles by which pairs of channels turn, and the mean product of two vectors of equal channels by their distance.

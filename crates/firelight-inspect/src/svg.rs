@@ -91,14 +91,14 @@ pub(crate) fn dark_style() -> String {
     on_dark_screen(&format!("{rules}  .drawing .light {{ display: none; }}\n  .drawing .dark {{ display: inline; }}\n"))
 }
 
-/// A field of a step, with `told` under the pointer.
-pub(crate) fn field(body: &mut String, step: i32, [x, y]: [usize; 2], [width, height]: [usize; 2], told: &str) {
-    let (class, fill, told) = (class(step), hex(step_colour(step, Theme::Light)), escaped(told));
+/// A field of a step, with `tooltip` under the pointer.
+pub(crate) fn field(body: &mut String, step: i32, [x, y]: [usize; 2], [width, height]: [usize; 2], tooltip: &str) {
+    let (class, fill, tooltip) = (class(step), hex(step_colour(step, Theme::Light)), escaped(tooltip));
     // Writing into a string cannot fail.
     let _ = writeln!(
         body,
         "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" fill=\"{fill}\">\
-         <title>{told}</title></rect>"
+         <title>{tooltip}</title></rect>"
     );
 }
 
@@ -162,8 +162,8 @@ fn cells(body: &mut String, (rows, columns): (&[String], &[String]), map: &Map, 
         for (column, key) in columns.iter().enumerate() {
             let weight = map.at(row, column);
             let place = [left + column * CELL, top + row * CELL];
-            let told = format!("{query} \u{2192} {key}: {weight:.3}");
-            field(body, step(share(weight, largest)), place, [CELL; 2], &told);
+            let tooltip = format!("{query} \u{2192} {key}: {weight:.3}");
+            field(body, step(share(weight, largest)), place, [CELL; 2], &tooltip);
         }
     }
 }

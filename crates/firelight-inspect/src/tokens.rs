@@ -139,12 +139,12 @@ impl SplitText {
             if x > GAP && x + width > WHOLE - GAP {
                 [x, y] = [GAP, y + LINE];
             }
-            let (told, piece, class) = (escaped(&token.told()), escaped(&piece), place % COLOURS);
+            let (tooltip, piece, class) = (escaped(&token.tooltip()), escaped(&piece), place % COLOURS);
             let fill = hex(TOKENS[class][Theme::Light as usize]);
             // Writing into a string cannot fail.
             let _ = writeln!(
                 body,
-                "<g><title>{told}</title><rect class=\"t{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{fill}\"/>\
+                "<g><title>{tooltip}</title><rect class=\"t{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{}\" fill=\"{fill}\"/>\
                  <text x=\"{}\" y=\"{}\" font-family=\"monospace\" font-size=\"13\">{piece}</text></g>",
                 LINE - 4,
                 x + 3,
@@ -163,7 +163,7 @@ impl SplitText {
             p.hint { (self.counts()) ". Point at a piece to read its id and its bytes." }
             div.pieces {
                 @for (place, token) in self.tokens.iter().enumerate() {
-                    span class={ "t" (place % COLOURS) } title=(token.told()) { (shown(&token.label)) }
+                    span class={ "t" (place % COLOURS) } title=(token.tooltip()) { (shown(&token.label)) }
                 }
             }
             (self.table())
@@ -193,7 +193,7 @@ impl TextToken {
         digits.join(" ") + if bytes.len() > BYTES { " \u{2026}" } else { "" }
     }
 
-    fn told(&self) -> String {
+    fn tooltip(&self) -> String {
         match self.hex() {
             hex if hex.is_empty() => format!("id {}", self.id),
             hex => format!("id {}, bytes {hex}", self.id),

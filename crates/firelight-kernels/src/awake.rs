@@ -2,7 +2,7 @@
 
 use burn::tensor::Device;
 
-/// Runs `work`, a step of a training or of a decoder, while the threads of the CPU backend stay awake.
+/// Runs `work`, a training or decoding step, while the worker threads of the CPU backend spin instead of sleeping.
 ///
 /// A step is a chain of some hundred short operations. Between two of them a thread of the pool would fall asleep, and waking
 /// it takes as long as many an operation does; here they look for work until `work` returns. On other devices than flex, and
@@ -24,8 +24,8 @@ use burn::tensor::Device;
 pub fn awake<R: Send>(device: &Device, work: impl FnOnce() -> R + Send) -> R {
     #[cfg(feature = "flex")]
     if crate::path::is_flex(device) {
-        let products = crate::Products::current(); // That of the thread that asks, which is another one.
-        return pool::awake(|| products.within(work));
+        let precision = crate::MatmulPrecision::current(); // That of the thread that asks, which is another one.
+        return pool::awake(|| precision.within(work));
     }
     let _ = device;
     work()

@@ -21,7 +21,7 @@ pub struct LogitMap {
     pub soft_cap: Option<f64>,
 }
 
-/// The matrix of a head, in floats or in blocks of few bits.
+/// The matrix of a head, in floats or quantized in blocks of few bits.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum LogitMatrix {

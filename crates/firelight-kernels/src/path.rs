@@ -205,6 +205,16 @@ pub(crate) fn is_flex(device: &Device) -> bool {
     backend(device) == Some(Kernels::Cpu)
 }
 
+/// Whether the device is a GPU of one of Burn's CubeCL backends, whose feature this crate was built with. Its memory is not the host's, so what
+/// the host reads costs a copy.
+///
+/// ```
+/// assert!(!firelight_kernels::is_gpu(&burn::tensor::Device::flex()));
+/// ```
+pub fn is_gpu(device: &Device) -> bool {
+    backend(device) == Some(Kernels::Gpu)
+}
+
 #[cfg(not(feature = "extension"))]
 fn backend(_: &Device) -> Option<Kernels> {
     None

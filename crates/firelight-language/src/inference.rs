@@ -3,7 +3,7 @@
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use firelight_core::{Cache, CacheType, Compression, ConfigError, KeyValues, Pass, SequenceInput};
 use firelight_generation::{
-    Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, one_by_one, row_indices,
+    Autoregressive, DecodeState, GenerationError, HiddenStates, JoinState, check_prompt, extend_by_steps, row_indices,
 };
 use firelight_storage::InputError;
 
@@ -12,15 +12,17 @@ use crate::model::LanguageModel;
 
 /// What a language model remembers between two tokens: the window of tokens that it sees, and their keys and values.
 ///
-/// When the window is full its start moves on by half a context; what is left is read anew from position 0. So is a text that
-/// outgrows its rotary frequencies, where those depend on the length. With and without a cache the window is the same, and so is
-/// the text.
+/// When the window is full, half of it is dropped at its start, behind the tokens that [`WithCache::keeping`] keeps; what is left is read anew from
+/// position 0. So is a text that outgrows its rotary frequencies, where those depend on the length. With and without a cache the window is the same,
+/// and so is the text.
 #[derive(Debug, Clone)]
 pub struct LmState {
     tokens: Tensor<2, Int>,
     padding: Option<Tensor<2, Bool>>,
     cache: Option<Cache>,
     max_seq_len: usize,
+    /// How many tokens stay at the beginning of the window.
+    keep: usize,
     read: usize,
     /// How many tokens were read when the window was last read anew.
     anew: usize,
@@ -28,9 +30,9 @@ pub struct LmState {
     turned: [usize; 2],
 }
 
-/// How many tokens the window of a text drops when it is full.
-pub(crate) fn stride(context: usize) -> usize {
-    context / 2
+/// How many tokens a full window drops behind the first `keep`: half of the others.
+pub(crate) fn dropped(max_seq_len: usize, keep: usize) -> usize {
+    (max_seq_len - keep) / 2
 }
 
 /// Tokens with their padding, `[B, T]` each.
@@ -67,11 +69,16 @@ impl LmState {
     }
 
     fn move_start(&mut self) {
-        let start = stride(self.max_seq_len);
-        let kept = self.max_seq_len - start;
-        let keep = |x: Tensor<2, Int>| x.narrow(1, start, kept);
-        self.padding = self.padding.take().map(|padding| padding.narrow(1, start, kept));
-        self.tokens = keep(self.tokens.clone());
+        // Rows with padding begin at places of their own: of them, none are kept.
+        let keep = if self.padding.is_some() { 0 } else { self.keep };
+        let start = keep + dropped(self.max_seq_len, keep);
+        let rest = self.max_seq_len - start;
+        self.padding = self.padding.take().map(|padding| padding.narrow(1, start, rest));
+        let last = self.tokens.clone().narrow(1, start, rest);
+        self.tokens = match keep {
+            0 => last,
+            keep => Tensor::cat(vec![self.tokens.clone().narrow(1, 0, keep), last], 1),
+        };
     }
 
     /// The place in the window of the token number `len` of the text.
@@ -169,8 +176,8 @@ impl LanguageModel {
         if padding.is_some() && compression(cache.as_ref()).is_some() {
             return Err(unequal_lengths(prompt).into());
         }
-        let mut state =
-            LmState { tokens, padding, cache, max_seq_len: self.max_seq_len(), read, anew: 0, turned: [read; 2] };
+        let (max_seq_len, turned) = (self.max_seq_len(), [read; 2]);
+        let mut state = LmState { tokens, padding, cache, max_seq_len, keep: 0, read, anew: 0, turned };
         let unread = (state.tokens.clone(), state.padding.clone());
         Ok((self.next_hidden(unread, state.cache.as_mut(), count), state))
     }
@@ -193,7 +200,7 @@ impl LanguageModel {
 
     /// Reads tokens `[B, T]`: the vectors of the last `count`, `[B, count, D]`.
     fn next(&self, tokens: Tensor<2, Int>, state: &mut LmState, count: usize) -> Tensor<3> {
-        let unread = state.push(tokens, |past, len| self.transformer.continues(past, len));
+        let unread = state.push(tokens, |past, len| self.transformer.cache_stays_valid(past, len));
         self.next_hidden(unread, state.cache.as_mut(), count)
     }
 }
@@ -261,7 +268,7 @@ impl Autoregressive for LanguageModel {
         let [_, length] = tokens.dims();
         match state.window() + length <= self.max_seq_len() {
             true => self.logits(self.next(tokens, state, length)),
-            false => one_by_one(self, tokens, state),
+            false => extend_by_steps(self, tokens, state),
         }
     }
 
@@ -272,7 +279,7 @@ impl Autoregressive for LanguageModel {
         let room = compression(state.cache.as_ref()).map_or(room, |compression| room.min(compression.room(window)));
         // Every cache can go back to nothing, which says nothing of the tokens between.
         let goes_back = state.cache.as_ref().is_none_or(|cache| window > 1 && cache.can_truncate(window - 1));
-        let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.continues(past, len));
+        let continues = |len: usize| state.turned.iter().all(|&past| self.transformer.cache_stays_valid(past, len));
         if goes_back && continues(window + 1) && continues(window + room) { room } else { 0 }
     }
 }
@@ -324,12 +331,22 @@ pub enum CacheKind {
 pub struct WithCache<'a> {
     model: &'a LanguageModel,
     kind: CacheKind,
+    keep: usize,
 }
 
 impl<'a> WithCache<'a> {
     /// The model with a cache of this kind.
     pub fn new(model: &'a LanguageModel, kind: CacheKind) -> Self {
-        Self { model, kind }
+        Self { model, kind, keep: 0 }
+    }
+
+    /// Keeps so many tokens at the beginning of a text that outgrows the context, such as `<s>`: half of the tokens behind them is dropped, and the
+    /// text is read anew as if it were these tokens and the last ones. At most half of the context is kept, and nothing of texts of several lengths
+    /// that are decoded together. Default 0.
+    #[must_use]
+    pub fn keeping(mut self, tokens: usize) -> Self {
+        self.keep = tokens.min(self.model.max_seq_len() / 2);
+        self
     }
 
     /// An empty cache of its kind.
@@ -362,7 +379,8 @@ impl Autoregressive for WithCache<'_> {
     /// # Errors
     /// Also if the past is compressed and prompts of several lengths are read together: shorter ones would be padded.
     fn prefill(&self, prompt: Vec<Vec<u32>>) -> Result<(Tensor<2>, LmState), GenerationError> {
-        self.model.start_logits(&prompt, self.cache()?)
+        let (logits, state) = self.model.start_logits(&prompt, self.cache()?)?;
+        Ok((logits, LmState { keep: self.keep, ..state }))
     }
 
     fn prefill_rest(&self, prompt: Vec<Vec<u32>>, state: LmState) -> Result<(Tensor<2>, LmState), GenerationError> {

@@ -47,8 +47,7 @@ pub use model::{LanguageModel, LanguageModelConfig};
 pub use quantized::{BlockMix, KeptFloat, Quantized, write_formats};
 #[cfg(feature = "train")]
 pub use run::{
-    DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, evaluate,
-    evaluate_on, stories_recipe,
+    DataRecipe, Evaluation, Language, LanguageRecipe, LmText, ModelRecipe, Packing, Run, TrainedRun, stories_recipe,
 };
 pub use score::ScoreOptions;
 pub use text_generator::{AmateurOptions, ContextOverflow, Past, TextGenerator};

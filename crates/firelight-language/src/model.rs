@@ -176,9 +176,9 @@ impl LanguageModel {
     }
 
     /// Whether a text of `past` tokens goes on to `len` with the keys that were read; see
-    /// [`Transformer::continues`](firelight_core::Transformer::continues).
-    pub(crate) fn continues(&self, past: usize, len: usize) -> bool {
-        self.transformer.continues(past, len)
+    /// [`Transformer::cache_stays_valid`](firelight_core::Transformer::cache_stays_valid).
+    pub(crate) fn cache_stays_valid(&self, past: usize, len: usize) -> bool {
+        self.transformer.cache_stays_valid(past, len)
     }
 
     /// The logits of vectors.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use burn::tensor::Tensor;
 use firelight_core::{Pass, SequenceInput};
 use firelight_data::{OverlappingWindow, overlapping_windows, right_padded};
-use firelight_generation::{TextScore, TokenScore, check_prompt, score_by_parts};
+use firelight_generation::{TextScore, TokenScore, check_prompt, score_tokens_in_chunks};
 use firelight_storage::{InputError, TaskError};
 
 use crate::text_generator::TextGenerator;
@@ -99,7 +99,7 @@ impl TextGenerator {
         let before_targets = windows.iter().enumerate().map(last).collect();
         let logits = model.lazy_logits(Tensor::cat(before_targets, 1)); // [1, N, V]
         let targets: Vec<u32> = windows.iter().flat_map(|window| ids[window.new_tokens()].iter().copied()).collect();
-        score_by_parts(&targets, model.vocab_size(), top, |part| logits.narrow(part).form().squeeze_dim(0))
+        score_tokens_in_chunks(&targets, model.vocab_size(), top, |part| logits.narrow(part).form().squeeze_dim(0))
     }
 }
 

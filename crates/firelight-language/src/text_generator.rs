@@ -14,7 +14,7 @@ use firelight_core::{CacheType, Compression, ConfigError, Importance};
 use firelight_data::{SpecialRole, TextStream, Tokenizer};
 use firelight_generation::{
     Autoregressive, GeneratedText, GenerationDefaults, GenerationOptions, Prefix, Processing, TokenStream,
-    WithVocabulary, write_texts,
+    WithVocabulary, decode_texts,
 };
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError};
 
@@ -38,6 +38,8 @@ pub struct TextGenerator {
     amateur: Option<Amateur>,
     cache: CacheKind,
     overflow: ContextOverflow,
+    /// How many first tokens stay in a text that slides, where the caller says so.
+    keep: Option<usize>,
 }
 
 /// What a generator has read, so that a text that begins alike is read from where it differs.
@@ -50,7 +52,7 @@ impl TextGenerator {
     /// Puts a model and its tokenizer together.
     pub fn new(model: LanguageModel, tokenizer: Tokenizer) -> Self {
         let (cache, overflow) = (CacheKind::Plain, ContextOverflow::default());
-        Self { model, tokenizer, defaults: None, guesser: None, amateur: None, cache, overflow }
+        Self { model, tokenizer, defaults: None, guesser: None, amateur: None, cache, overflow, keep: None }
     }
 
     /// Loads the last weights of a run onto Burn's default device: the one that `BURN_DEVICE` names, else Burn's choice
@@ -225,7 +227,7 @@ impl TextGenerator {
         let (text, fitting) = (self.tokenizer.stream_after(&prompt), self.fitting(options, prompt.len()));
         let tokens = TokenStream::after(model, past, prompt, &fitting)?;
         let mut tokens = self.guessing(tokens, &fitting)?;
-        let mut written = write_texts(&mut tokens, vec![text], |_, piece| observe(piece))?.swap_remove(0);
+        let mut written = decode_texts(&mut tokens, vec![text], |_, piece| observe(piece))?.swap_remove(0);
         *past = tokens.into_prefix();
         written.stopped = overflow::reason(written.stopped, written.ids.len(), options.max_new_tokens);
         Ok(written)
@@ -245,7 +247,7 @@ impl TextGenerator {
             defaults.add_to(processing, self.tokenizer.vocab_size());
         }
         if let Some(amateur) = &self.amateur {
-            processing.own.push(amateur.processor());
+            processing.custom.push(amateur.processor());
         }
     }
 
@@ -272,7 +274,7 @@ impl TextGenerator {
 
     /// The model with the cache that was asked for.
     fn decoder(&self) -> WithCache<'_> {
-        WithCache::new(&self.model, self.cache)
+        WithCache::new(&self.model, self.cache).keeping(self.kept())
     }
 
     /// The model restricted to the ids of the tokenizer.

@@ -136,7 +136,7 @@ mod precision_and_memory {
     use burn::module::{Module, ModuleVisitor, Param};
     use burn::tensor::{Device, Tensor, TensorData};
     use firelight_core::{ParamBuilder, Trace};
-    use firelight_kernels::{Products, assert_close, assert_same_bits};
+    use firelight_kernels::{MatmulPrecision, assert_close, assert_same_bits};
     use firelight_tasks::train_pass;
     use firelight_training::{OptimizerConfig, Precision, Recompute, ScheduleConfig, Trainer};
     use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -242,7 +242,7 @@ mod precision_and_memory {
             (0..30).map(|_| trainer.step(batch(recompute)).expect("a step").loss).collect::<Vec<_>>()
         };
         let (single, three) = (losses(Precision::F32, Recompute::None), losses(Precision::Bf16x3, Recompute::None));
-        let are_formed = Products::ThreeBf16.run_on(&device(Recompute::None));
+        let are_formed = MatmulPrecision::Bf16x3.run_on(&device(Recompute::None));
         println!("three products: {are_formed}");
         assert_eq!(three != single, are_formed, "{three:?} {single:?}");
         assert_close(&three, &single, 0.01);

@@ -36,19 +36,19 @@ pub(crate) struct Mpi {
 }
 
 impl Mpi {
-    /// Starts MPI, and finds the ranks that `launch` tells of.
+    /// Starts MPI and joins the ranks that `launch` describes.
     pub(crate) fn join(launch: Launch, options: MpiOptions) -> Result<Self, MpiError> {
-        let ((orders, asked), (tell, told)) = (channel(), channel());
+        let ((orders, asked), (sender, receiver)) = (channel(), channel());
         let work = move || match Engine::start(options.timeout) {
             Ok(engine) => {
-                let _ = tell.send(Ok((engine.rank, engine.world)));
+                let _ = sender.send(Ok((engine.rank, engine.world)));
                 engine.serve(&asked);
             }
-            Err(error) => drop(tell.send(Err(error))),
+            Err(error) => drop(sender.send(Err(error))),
         };
         let unusable = |reason: String| MpiError::Unusable { reason };
         thread::Builder::new().name("mpi".into()).spawn(work).map_err(|error| unusable(error.to_string()))?;
-        let (rank, world) = started(&told, options.timeout.max(STARTING))??;
+        let (rank, world) = started(&receiver, options.timeout.max(STARTING))??;
         check(launch, [rank, world])?;
         let Launch { local_world, .. } = launch;
         Ok(Self { rank, world, local_world, timeout: options.timeout, orders: Mutex::new(orders) })
@@ -192,9 +192,9 @@ impl Add for Rounded {
     }
 }
 
-/// What the thread tells when MPI has started, which it does only when all ranks have come.
-fn started<T>(told: &Receiver<T>, patience: Duration) -> Result<T, MpiError> {
-    told.recv_timeout(patience).map_err(|error| MpiError::Unusable {
+/// The message of the thread that MPI has started, which it sends only after all ranks have joined.
+fn started<T>(receiver: &Receiver<T>, patience: Duration) -> Result<T, MpiError> {
+    receiver.recv_timeout(patience).map_err(|error| MpiError::Unusable {
         reason: match error {
             RecvTimeoutError::Disconnected => "it ended while it was started".into(),
             RecvTimeoutError::Timeout => format!(
@@ -293,13 +293,13 @@ mod tests {
 
     #[test]
     fn an_mpi_that_does_not_start_is_not_waited_for_without_end() {
-        let (tell, told) = channel();
-        let error = started::<()>(&told, Duration::from_millis(5)).unwrap_err().to_string();
+        let (sender, receiver) = channel();
+        let error = started::<()>(&receiver, Duration::from_millis(5)).unwrap_err().to_string();
         assert!(error.starts_with("MPI cannot be used: it has not started within 0 s; did all ranks start"), "{error}");
-        tell.send(()).unwrap();
-        started(&told, Duration::from_secs(60)).unwrap();
-        drop(tell);
-        let error = started(&told, Duration::from_secs(60)).unwrap_err().to_string();
+        sender.send(()).unwrap();
+        started(&receiver, Duration::from_secs(60)).unwrap();
+        drop(sender);
+        let error = started(&receiver, Duration::from_secs(60)).unwrap_err().to_string();
         assert!(error.ends_with("it ended while it was started"), "{error}");
     }
 

@@ -1,5 +1,6 @@
 //! A published checkpoint: what it is, where its parameters lie, and how it becomes a model or a run folder.
 
+use std::fs;
 use std::path::Path;
 
 use burn::tensor::{Device, FloatDType};
@@ -9,7 +10,7 @@ use firelight_generation::GenerationDefaults;
 use firelight_language::write_formats;
 use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, listed, shortened, write_atomic, write_json};
 
-use crate::export::Export;
+use crate::export::{Export, MARIAN};
 use crate::family::{Description, describe};
 use crate::generation;
 use crate::gguf::{Format, chat_template_of};
@@ -171,6 +172,7 @@ impl PublishedModel {
         ModelFolder::create_whole(out, |folder| {
             tokenizer.map_or(Ok(()), |tokenizer| tokenizer.save(folder.tokenizer()))?;
             source.map_or(Ok(()), |tokenizer| tokenizer.save(folder.source_tokenizer()))?;
+            self.keep_pair(folder)?;
             chat.map_or(Ok(()), |chat| chat.save(folder.path()))?;
             if self.structure.writes_text() {
                 write_json(folder.generation(), &generation)?;
@@ -185,6 +187,17 @@ impl PublishedModel {
 }
 
 impl PublishedModel {
+    /// Keeps Marian's files of two tokenizers, which an export gives back.
+    fn keep_pair(&self, run: &ModelFolder) -> Result<(), StorageError> {
+        let found = MARIAN.map(|name| (name, self.folder.path().join(name)));
+        if self.folder.model_type() != Some("marian") || found.iter().any(|(_, path)| !path.is_file()) {
+            return Ok(());
+        }
+        found.iter().try_for_each(|(name, path)| {
+            fs::copy(path, run.path().join(name)).map(drop).map_err(StorageError::io("copy", path))
+        })
+    }
+
     /// A tokenizer of the folder, of whose tokens the model has a vector each.
     fn fitting(&self, tokenizer: Option<Tokenizer>) -> Result<Option<Tokenizer>, TaskError> {
         let Some((tokenizer, size)) = tokenizer.zip(self.structure.vocab_size()) else { return Ok(None) };
@@ -208,11 +221,11 @@ impl PublishedModel {
 }
 
 /// Writes the model of a run folder into a new folder, as Hugging Face has it: `config.json`, `model.safetensors` and the files of the
-/// tokenizer.
+/// tokenizer. Returns what is worth telling: what `transformers` reads in another way.
 ///
 /// # Errors
 /// If the model has adapters, no published family has its structure, the folder is not empty, or a file cannot be read or written.
-pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Path>) -> Result<(), TaskError> {
+pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Path>) -> Result<Vec<String>, TaskError> {
     let run = ModelFolder::open(run)?;
     let weights = run.weights(checkpoint)?;
     Export { run: &run, weights: &weights, to: to.as_ref() }.write()

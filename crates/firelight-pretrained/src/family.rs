@@ -1,8 +1,9 @@
 //! The families of published models, by their `model_type`.
 
 use firelight_storage::{InputError, listed, shortened};
+use serde_json::{Map, Value};
 
-use crate::families;
+use crate::families::FAMILIES;
 use crate::{HubFolder, Keys, Structure, Table};
 
 /// What a family says of a checkpoint from its `config.json` alone.
@@ -17,44 +18,34 @@ pub struct Description {
 /// Makes the description of a checkpoint.
 pub type Describe = fn(&Keys<'_>) -> Result<Description, InputError>;
 
-/// The families that are read. One is added by a file in `families` and a line here.
-pub(crate) const FAMILIES: &[(&str, Describe)] = &[
-    ("albert", families::albert::describe),
-    ("bart", families::bart::describe),
-    ("bert", families::bert::describe),
-    ("camembert", families::roberta::describe),
-    ("clip", families::clip::describe),
-    ("deepseek_v3", families::deepseek::describe),
-    ("deit", families::deit::describe),
-    ("dinov2", families::dinov2::describe),
-    ("distilbert", families::distilbert::describe),
-    ("electra", families::electra::describe),
-    ("gemma", families::gemma::describe_1),
-    ("gemma2", families::gemma::describe_2),
-    ("gemma3_text", families::gemma::describe_3),
-    ("gpt2", families::gpt2::describe),
-    ("gpt_neox", families::gpt_neox::describe),
-    ("gpt_oss", families::gpt_oss::describe),
-    ("llama", families::llama::describe),
-    ("marian", families::bart::describe_marian),
-    ("mbart", families::bart::describe_mbart),
-    ("mistral", families::mistral::describe),
-    ("mixtral", families::mixtral::describe),
-    ("modernbert", families::modernbert::describe),
-    ("mpnet", families::mpnet::describe),
-    ("olmo2", families::olmo2::describe),
-    ("phi3", families::phi3::describe),
-    ("qwen2", families::qwen::describe_2),
-    ("qwen3", families::qwen::describe_3),
-    ("qwen3_moe", families::qwen::describe_3_moe),
-    ("roberta", families::roberta::describe),
-    ("smollm3", families::smollm3::describe),
-    ("starcoder2", families::starcoder2::describe),
-    ("t5", families::t5::describe),
-    ("timm", families::timm::describe),
-    ("vit", families::vit::describe),
-    ("xlm-roberta", families::roberta::describe),
-];
+/// Makes what `config.json` says of a structure, by the names that a family has for it; none where it has no such models.
+pub(crate) type Express = fn(&Structure) -> Option<ConfigKeys>;
+
+/// What `config.json` says.
+pub(crate) type ConfigKeys = Map<String, Value>;
+
+/// A family of published models: all that is known of it but its tokenizers.
+pub(crate) struct Family {
+    /// Its `model_type`.
+    pub(crate) name: &'static str,
+    /// The class of its models in `transformers`.
+    pub(crate) class: Class,
+    /// What it says of a checkpoint.
+    pub(crate) describe: Describe,
+    /// What it says of a structure: `describe` backwards.
+    pub(crate) keys: Express,
+}
+
+/// What the classes of a family are called in `transformers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// They begin with this; the end says what head a model has, as in most families: `LlamaForCausalLM`.
+    Begins(&'static str),
+    /// There is one, and it ends as in no other family.
+    Is(&'static str),
+    /// Such models are written as those of another family.
+    Another,
+}
 
 /// Families that are known and not read, with the reason. A name that goes on behind `_`, such as `gemma4_text`, is of the same family.
 const REFUSED: &[(&str, &str)] = &[
@@ -73,9 +64,11 @@ const REFUSED: &[(&str, &str)] = &[
     ("mamba2", "it has no attention"),
 ];
 
-/// The names of the families that are read.
+/// The names of the families that are read, sorted.
 pub fn family_names() -> Vec<&'static str> {
-    FAMILIES.iter().map(|(name, _)| *name).collect()
+    let mut names: Vec<&str> = FAMILIES.iter().map(|family| family.name).collect();
+    names.sort_unstable();
+    names
 }
 
 /// What the family of a folder says of it.
@@ -87,10 +80,10 @@ pub fn describe(folder: &HubFolder) -> Result<Description, InputError> {
         let problem = "lacks the key `model_type`, which says of what family the model is";
         return Err(InputError::in_file(&folder.config_path(), problem).advise("download it again"));
     };
-    let Some((_, describe)) = FAMILIES.iter().find(|(known, _)| *known == name) else {
+    let Some(family) = FAMILIES.iter().find(|family| family.name == name) else {
         return Err(refused(folder, name));
     };
-    let description = describe(&Keys::of(folder))?;
+    let description = (family.describe)(&Keys::of(folder))?;
     check_head(folder, &description.structure)?;
     Ok(description)
 }
@@ -102,9 +95,8 @@ fn refused(folder: &HubFolder, name: &str) -> InputError {
         let problem = format!("describes a {name}, which is not read: {reason}");
         return InputError::in_file(&folder.config_path(), problem);
     }
-    let known: Vec<String> = FAMILIES.iter().map(|(name, _)| name.to_string()).collect();
     let problem = format!("has the unknown model_type \"{name}\"");
-    InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&known)))
+    InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&family_names())))
 }
 
 /// Refuses a model whose class has another head than the one that writes text: its weights would be missing, or left out silently. A class

@@ -7,7 +7,7 @@ use burn::tensor::{Device, FloatDType};
 use firelight_classification::{
     MASKED_LANGUAGE_TASK, MaskedLanguageModel, MaskedLanguageModelConfig, QUESTION_ANSWERING_TASK, ReadingConfig,
     SentenceEncoder, SentenceEncoderConfig, SpanReader, SpanReaderConfig, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK,
-    TextClassifier, TextClassifierConfig, TokenClassifier, TokenClassifierConfig,
+    TextClassifier, TextClassifierConfig, TextEncoderConfig, TokenClassifier, TokenClassifierConfig,
 };
 use firelight_core::{
     AdapterConfig, ConfigError, ParameterEntry, ParameterReport, TransformerConfig, WeightEntry, build_in_blocks,
@@ -238,18 +238,30 @@ impl Structure {
         }
     }
 
+    /// What makes vectors of its texts, where that is all that it reads.
+    pub(crate) fn encoder(&self) -> Option<&TextEncoderConfig> {
+        match self {
+            Self::Encoder(model) => Some(&model.encoder),
+            Self::Masked(model) => Some(&model.encoder),
+            Self::Sequence(model) => Some(&model.encoder),
+            Self::Token(model) => Some(&model.encoder),
+            Self::Span(model) => Some(&model.encoder),
+            _ => None,
+        }
+    }
+
+    /// The longest text that it reads, in tokens.
+    pub(crate) fn longest_text(&self) -> Option<usize> {
+        self.reads_text().then(|| self.stacks().last().map(|stack| stack.max_seq_len)).flatten()
+    }
+
     /// How many tokens it has vectors of, where it reads or writes text; an encoder-decoder has one vocabulary for both.
     pub(crate) fn vocab_size(&self) -> Option<usize> {
         match self {
             Self::Language(model) => Some(model.vocab_size),
-            Self::Encoder(model) => Some(model.encoder.vocab_size),
-            Self::Masked(model) => Some(model.encoder.vocab_size),
-            Self::Sequence(model) => Some(model.encoder.vocab_size),
-            Self::Token(model) => Some(model.encoder.vocab_size),
-            Self::Span(model) => Some(model.encoder.vocab_size),
             Self::Seq2Seq(model) => Some(model.source_vocab_size.min(model.target_vocab_size)),
             Self::ImageText(model) => Some(model.vocab_size),
-            Self::Image(_) | Self::ImageEncoder(_) => None,
+            _ => self.encoder().map(|encoder| encoder.vocab_size),
         }
     }
 

@@ -5,7 +5,7 @@ use burn::tensor::{Device, Int, Tensor};
 use firelight_core::{
     Cache, EncoderOutput, KeyValues, LmHead, Pass, SequenceInput, TokenEmbedding, Trace, Transformer,
 };
-use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, one_by_one, row_indices};
+use firelight_generation::{Autoregressive, DecodeState, GenerationError, check_prompt, extend_by_steps, row_indices};
 
 use crate::data::right_padded;
 use crate::model::Seq2SeqModel;
@@ -135,14 +135,14 @@ impl Seq2SeqState {
     /// Whether the keys that are held are right behind the next tokens, however many of `count` are read.
     fn goes_on(&self, model: &impl TargetDecoder, count: usize) -> bool {
         let len = self.len();
-        [len + 1, len + count].into_iter().all(|len| model.decoder().continues(self.turned, len))
+        [len + 1, len + count].into_iter().all(|len| model.decoder().cache_stays_valid(self.turned, len))
     }
 
     /// Logits after the last tokens, `[B, T, V]`, the one way in which they are computed. `unread`, `[B, T]`, is what the cache does not
     /// hold yet; a text that outgrows its rotary frequencies is read anew.
     fn next_logits(&mut self, model: &impl TargetDecoder, unread: Tensor<2, Int>) -> Tensor<3> {
         let ([_, count], len) = (unread.dims(), self.len());
-        let continues = model.decoder().continues(self.turned, len);
+        let continues = model.decoder().cache_stays_valid(self.turned, len);
         self.turned = len;
         if let Some(cache) = self.cache.as_mut().filter(|_| !continues) {
             cache.clear();
@@ -167,7 +167,7 @@ where
 {
     match state.goes_on(model, tokens.dims()[1]) {
         true => state.read(model, tokens),
-        false => one_by_one(model, tokens, state),
+        false => extend_by_steps(model, tokens, state),
     }
 }
 

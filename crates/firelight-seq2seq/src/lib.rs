@@ -41,8 +41,7 @@ pub use burn::train::Interrupter;
 pub use captioning::{CAPTIONING_TASK, Caption, CaptionConfig, CaptionModel, CaptionWord, Captioner};
 #[cfg(all(feature = "images", feature = "train"))]
 pub use captioning::{
-    CaptionBatch, CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
-    evaluate_captions_on,
+    CaptionBatch, CaptionData, CaptionModelRecipe, CaptionOptions, CaptionRecipe, Captioning, ImageTextRecipe,
 };
 pub use data::{PairBatch, PairBatcher};
 #[cfg(feature = "train")]
@@ -52,7 +51,6 @@ pub use model::{Seq2SeqConfig, Seq2SeqModel, Tying};
 #[cfg(feature = "train")]
 pub use run::{
     Evaluation, PairRecipe, PairText, Run, Seq2Seq, Seq2SeqModelRecipe, Seq2SeqRecipe, TrainedRun, dates_recipe,
-    evaluate, evaluate_on,
 };
 #[cfg(feature = "train")]
 pub use training::{Seq2SeqTask, TargetAnswers};

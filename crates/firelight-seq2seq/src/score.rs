@@ -1,7 +1,7 @@
 //! The log-probabilities of a given target after its source, token by token, in one teacher-forced pass.
 
 use firelight_core::{Pass, SequenceInput};
-use firelight_generation::{TextScore, score_by_parts};
+use firelight_generation::{TextScore, score_tokens_in_chunks};
 use firelight_storage::{InputError, TaskError};
 
 use crate::data::right_padded;
@@ -30,7 +30,8 @@ impl Translator {
         let hidden = model.decode(inputs, encoder_output, &SequenceInput::default(), &mut Pass::default());
         let before = front.len() - 1;
         let logits = model.lazy_logits(hidden).narrow(before..before + own.len()); // [1, N, V]
-        let scores = score_by_parts(&own, model.vocab_size(), top, |part| logits.narrow(part).form().squeeze_dim(0))?;
+        let scores =
+            score_tokens_in_chunks(&own, model.vocab_size(), top, |part| logits.narrow(part).form().squeeze_dim(0))?;
         Ok(TextScore::new(target, &own, scores, vocabulary.target().stream()))
     }
 

@@ -16,7 +16,7 @@ use std::path::Path;
 use burn::tensor::{Device, FloatDType};
 use firelight_core::{ConfigError, build_in_blocks, onto_device};
 use firelight_data::DataError;
-use firelight_generation::{GenerationDefaults, GenerationError, Hypothesis};
+use firelight_generation::{GenerationDefaults, Hypothesis};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 
 use self::guesser::Guesser;
@@ -154,8 +154,10 @@ impl Translator {
     /// # Ok::<(), firelight_storage::TaskError>(())
     /// ```
     ///
+    /// If the model or the device fails, that is the error of each line that was not finished before; it is not a user error.
+    ///
     /// # Errors
-    /// If an option is out of its range, or the device fails.
+    /// If an option is out of its range.
     pub fn translate_each<S: AsRef<str>>(
         &self,
         before: usize,
@@ -177,13 +179,13 @@ impl Translator {
         let mut open = Lines::new(lines.iter().map(|line| line.as_deref().unwrap_or_default()));
         let sources: Vec<Vec<u32>> = lines.iter().flatten().flatten().cloned().collect();
         let mut found = self.search(&sources, options, |batch| observe(open.without(batch)))?.into_iter();
-        let mut of_line = |parts: Vec<Vec<u32>>| -> Result<Vec<Translation>, GenerationError> {
+        let mut of_line = |parts: Vec<Vec<u32>>| -> Result<Vec<Translation>, TaskError> {
             let found: Vec<Found> = found.by_ref().take(parts.len()).collect(); // all of them, also where one failed
-            let found: Result<Vec<Vec<Hypothesis>>, GenerationError> = found.into_iter().collect();
+            let found: Result<Vec<Vec<Hypothesis>>, TaskError> = found.into_iter().collect();
             Ok(joined(found?.into_iter().map(|best| self.translations(best)).collect()))
         };
         let numbered = (before + 1..).zip(lines);
-        Ok(numbered.map(|(number, line)| of_line(line?).map_err(TaskError::in_line(number))).collect())
+        Ok(numbered.map(|(number, line)| of_line(line?).map_err(|error| named(number, error))).collect())
     }
 
     /// Reads lines, before the first of which stand `before` others.
@@ -217,6 +219,11 @@ impl Translator {
             |Hypothesis { ids, score, .. }| Translation { text: self.vocabulary.target().decode(&ids), ids, score };
         found.into_iter().map(translation).collect()
     }
+}
+
+/// The error of a line, with its number where the line is to blame.
+fn named(number: usize, error: TaskError) -> TaskError {
+    if error.is_user_error() { TaskError::in_line(number)(error) } else { error }
 }
 
 /// The best translation of each line, which is empty for an empty line.

@@ -20,7 +20,7 @@ pub fn cost_of(cost: &Cost, logits_per_token: usize, tokens: usize) -> BatchCost
     BatchCost {
         parameters: cost.parameters,
         flops_per_token: cost.training_flops_per_token(),
-        kept_per_token: cost.kept_per_token,
+        activations_per_token: cost.activations_per_token,
         logits_per_token,
         tokens,
     }

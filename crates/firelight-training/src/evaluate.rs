@@ -1,5 +1,5 @@
 //! The loss of a model over a whole dataset, every target weighing the same. The trainer calls it on the way, `evaluate`
-//! commands call [`evaluate`] on a finished model.
+//! commands call [`evaluate_run_on`](crate::evaluate_run_on) on a finished one.
 
 use std::sync::Arc;
 

@@ -12,10 +12,11 @@
 //!    are made for [`LossOutput`], and [`metrics::text`] scores generated text (BLEU, chrF, exact match),
 //!    [`metrics::classes`] predicted classes.
 //! 5. Several ranks train one model together through a [`Communicator`], such as [`Threads`]: the same bytes as one process. Whole runs do so by
-//!    [`Run::prepare_on`]. A trained model is evaluated by several ranks with [`evaluate_on`], and answers lines with [`deal`].
+//!    [`Run::prepare_on`]. A trained model is evaluated by several ranks with [`evaluate_run_on`], and answers lines with [`deal`].
 //!
 //! A task crate that says with [`Task`] what its sections of a recipe mean gets whole runs with it: a [`Run`] reads and checks
 //! everything, makes or resumes the run folder, and trains. Three methods are enough where Burn's datasets feed it: [`Datasets`].
+//! [`evaluate_run`] measures a run of a [`MeasuredTask`].
 //!
 //! [`experiments`] compares many runs of one recipe: grids, statistics over seeds, scaling laws. [`scaling`] predicts what more ranks bring.
 //!
@@ -101,15 +102,15 @@ pub use output::{StepOutput, ValidOutput};
 pub use plot::{Chart, Curve, draw_charts, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use ranks::{agree, agree_on_examples, deal, deal_to_all, lead, telling};
+pub use ranks::{ExampleDigest, agree, agree_on_examples, deal, deal_to_all, lead, telling};
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::{Report, Sample, draw_losses};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
-    BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, NoKeys, Pace, ROWS, RecipeOf, Run,
-    RunRequest, Section, StackPlace, Task, TaskEvaluation, TrainedRun, built_in, merge, open_run, read_any_recipe,
-    read_new_recipe, read_recipe, task_of,
+    AskedData, BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, MeasuredTask,
+    Measurement, NoKeys, OpenedRun, Pace, ROWS, RecipeOf, Run, RunRequest, Section, StackPlace, Task, TaskEvaluation,
+    TrainedRun, built_in, evaluate_run, evaluate_run_on, merge, read_any_recipe, read_new_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;

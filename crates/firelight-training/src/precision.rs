@@ -11,7 +11,7 @@ use burn::optim::GradientsParams;
 use burn::tensor::{Device, FloatDType, Tensor};
 use serde::{Deserialize, Serialize};
 
-use firelight_kernels::Products;
+use firelight_kernels::MatmulPrecision;
 use firelight_storage::InputError;
 
 use crate::TrainingError;
@@ -27,7 +27,7 @@ pub enum Precision {
     #[default]
     F32,
     /// Single precision, whose linear maps form three products of `bf16` for each of `f32` where a processor has units for them, see
-    /// [`Products::ThreeBf16`]; elsewhere as `F32`.
+    /// [`MatmulPrecision::Bf16x3`]; elsewhere as `F32`.
     Bf16x3,
     /// The range of `f32` with 8 bits of precision.
     Bf16,
@@ -58,19 +58,19 @@ impl Precision {
         }
     }
 
-    /// How linear maps form their products, for [`Products::within`].
+    /// The precision of matrix products in `f32`, for [`MatmulPrecision::within`].
     ///
     /// ```
-    /// use firelight_kernels::Products;
+    /// use firelight_kernels::MatmulPrecision;
     /// use firelight_training::Precision;
     ///
-    /// assert_eq!(Precision::Bf16x3.products(), Products::ThreeBf16);
-    /// assert_eq!(Precision::Bf16.products(), Products::F32); // Its blocks have no numbers of `f32`.
+    /// assert_eq!(Precision::Bf16x3.matmul_precision(), MatmulPrecision::Bf16x3);
+    /// assert_eq!(Precision::Bf16.matmul_precision(), MatmulPrecision::F32); // Its blocks have no numbers of `f32`.
     /// ```
-    pub fn products(self) -> Products {
+    pub fn matmul_precision(self) -> MatmulPrecision {
         match self {
-            Self::Bf16x3 => Products::ThreeBf16,
-            Self::F32 | Self::Bf16 | Self::F16 => Products::F32,
+            Self::Bf16x3 => MatmulPrecision::Bf16x3,
+            Self::F32 | Self::Bf16 | Self::F16 => MatmulPrecision::F32,
         }
     }
 

@@ -13,7 +13,7 @@ use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use serde::{Deserialize, Serialize};
 
-use firelight_kernels::{Products, awake};
+use firelight_kernels::{MatmulPrecision, awake};
 
 use crate::{
     Collective, Communicator, CommunicatorError, LossOutput, Objective, Switches, Threads, ThreadsOptions, TrainLoss,
@@ -220,7 +220,7 @@ pub(crate) struct Noted {
     #[serde(skip)]
     passes: Arc<Mutex<Vec<ToyPass>>>,
     #[serde(skip)]
-    products: Arc<Mutex<Vec<Products>>>,
+    precisions: Arc<Mutex<Vec<MatmulPrecision>>>,
 }
 
 impl Noted {
@@ -229,8 +229,8 @@ impl Noted {
     }
 
     /// What linear maps of each training pass are asked for.
-    pub(crate) fn products(&self) -> Vec<Products> {
-        self.products.lock().unwrap().clone()
+    pub(crate) fn precisions(&self) -> Vec<MatmulPrecision> {
+        self.precisions.lock().unwrap().clone()
     }
 }
 
@@ -248,7 +248,7 @@ impl Objective for Line {
     fn train_loss(&self, points: Points, noted: &Noted, switches: Switches) -> TrainLoss {
         let strategy = self.slope.val().gradient_checkpointing_strategy();
         noted.passes.lock().unwrap().push((switches, strategy));
-        noted.products.lock().unwrap().push(Products::current());
+        noted.precisions.lock().unwrap().push(MatmulPrecision::current());
         let reported = self.losses(points);
         TrainLoss { minimised: reported.mean(), reported }
     }

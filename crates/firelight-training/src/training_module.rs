@@ -94,7 +94,7 @@ impl<M: Objective> TrainStep for TrainingModule<M> {
     fn step(&self, batch: M::Batch) -> TrainOutput<LossOutput> {
         let switches = self.switches(self.recompute == Recompute::Blocks);
         let forward = || self.model.train_loss(batch, &self.loss, switches);
-        let TrainLoss { minimised, reported } = self.precision.products().within(forward);
+        let TrainLoss { minimised, reported } = self.precision.matmul_precision().within(forward);
         let minimised = match &self.loss_scale {
             Some(scale) => scale.scaled(minimised),
             None => minimised,
@@ -108,7 +108,7 @@ impl<M: Objective> InferenceStep for TrainingModule<M> {
     type Output = ValidOutput<M::Answers>;
 
     fn step(&self, batch: M::Batch) -> ValidOutput<M::Answers> {
-        self.precision.products().within(|| self.model.valid_step(batch, self.switches(false)))
+        self.precision.matmul_precision().within(|| self.model.valid_step(batch, self.switches(false)))
     }
 }
 
@@ -158,7 +158,7 @@ impl<M: Objective> fmt::Display for TrainingModule<M> {
 mod tests {
     use super::*;
     use crate::toy::{Line, Noted, Points};
-    use firelight_kernels::Products;
+    use firelight_kernels::MatmulPrecision;
 
     #[test]
     fn what_a_pass_is_to_do_reaches_the_model() {
@@ -179,8 +179,8 @@ mod tests {
         let (brain, half) = (Some(FloatDType::BF16), Some(FloatDType::F16));
         let expected = [(false, None), (true, None), (false, None), (false, brain), (true, half)];
         assert_eq!(switches, expected.map(|(recompute_blocks, dtype)| Switches { recompute_blocks, dtype }));
-        let (plain, three) = (Products::F32, Products::ThreeBf16);
-        assert_eq!(noted.products(), [plain, plain, three, plain, plain]);
-        assert_eq!(Products::current(), plain);
+        let (plain, three) = (MatmulPrecision::F32, MatmulPrecision::Bf16x3);
+        assert_eq!(noted.precisions(), [plain, plain, three, plain, plain]);
+        assert_eq!(MatmulPrecision::current(), plain);
     }
 }

@@ -43,7 +43,7 @@ impl TokenMixer for DistanceAttention {
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        KeyValues::new(rule.look_back(), capacity).boxed()
+        KeyValues::new(rule.max_lookback(), capacity).boxed()
     }
 }
 
@@ -68,7 +68,8 @@ fn attention_of_ones_own_has_the_properties_of_ours_and_learns() {
 fn a_trace_and_hooks_see_its_weights_and_its_output() {
     let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
     let hooks = Hooks::new().record("blocks.*.attention.weights").record("blocks.*.output");
-    let (mut hooks, mut trace) = (hooks.ablate("blocks.1.*.output", Ablation::Zero, Places::all()), Trace::default());
+    let (mut hooks, mut trace) =
+        (hooks.ablate("blocks.1.*.output", Ablation::Zero, ActivationSlice::all()), Trace::default());
     let mut pass = Pass::default().with_trace(&mut trace).with_hooks(&mut hooks);
     own_stack(WINDOW).forward(x, &SequenceInput::default(), &mut pass);
     let found = hooks.finish().expect("paths of this stack");

@@ -10,7 +10,7 @@ use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::tensor::{Device, Int, Tensor};
 use firelight_generation::{
     Autoregressive, BeamOptions, DecodeState, Drafter, Generated, GenerationError, GenerationOptions, History,
-    LogitsProcessor, Processing, PromptLookup, TokenStream, beam_search, generate, one_by_one, row_indices,
+    LogitsProcessor, Processing, PromptLookup, TokenStream, beam_search, extend_by_steps, generate, row_indices,
 };
 use firelight_kernels::assert_close;
 
@@ -213,7 +213,7 @@ fn tokens_that_are_taken_back_leave_no_trace() {
         let ids = [3, 9, 1, 4, 4, 0, 2].repeat(rows);
         let tokens: Tensor<2, Int> = row_indices(&ids, &model.device()).reshape([rows, 7]);
         let found = model.extend(tokens.clone(), &mut state);
-        assert_close(&found, &one_by_one(&model, tokens.clone(), &mut untouched.clone()), 1e-5);
+        assert_close(&found, &extend_by_steps(&model, tokens.clone(), &mut untouched.clone()), 1e-5);
         assert!(state.can_truncate(read) && !state.can_truncate(read - 1));
         state.truncate(read);
         let again = [&mut state, &mut untouched].map(|state| model.extend(tokens.clone(), state));

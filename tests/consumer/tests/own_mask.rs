@@ -33,12 +33,12 @@ fn random(length: usize) -> Tensor<3> {
 
 #[test]
 fn a_rule_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
-    stack(&open_stack(), &PairRule::own(Comb), random(13), 1e-4)
+    stack(&open_stack(), &PairRule::custom(Comb), random(13), 1e-4)
 }
 
 #[test]
 fn a_trace_has_weights_where_the_rule_shows_a_key_and_nowhere_else() {
-    let (input, mut trace) = (SequenceInput::default().with_rule(PairRule::own(Comb)), Trace::default());
+    let (input, mut trace) = (SequenceInput::default().with_rule(PairRule::custom(Comb)), Trace::default());
     open_stack().forward(random(9), &input, &mut Pass::default().with_trace(&mut trace));
     let weights = trace.layers[1].attention.clone().expect("the weights of a layer").into_data();
     assert_eq!(weights.num_elements(), 2 * 4 * 81);
@@ -49,6 +49,6 @@ fn a_trace_has_weights_where_the_rule_shows_a_key_and_nowhere_else() {
 
 #[test]
 fn a_model_learns_under_it() {
-    let [before, after] = fit(open_stack(), PairRule::own(Comb), 50).expect("a training");
+    let [before, after] = fit(open_stack(), PairRule::custom(Comb), 50).expect("a training");
     assert!(after < 0.9 * before, "the loss went from {before} to {after}");
 }

@@ -87,7 +87,7 @@ fn parts_of_ones_own_have_the_properties_of_ours_and_learn() {
 #[test]
 fn a_trace_and_hooks_see_what_they_do() {
     let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
-    let hooks = Hooks::new().ablate("blocks.0.near.mixed", Ablation::Zero, Places::all());
+    let hooks = Hooks::new().ablate("blocks.0.near.mixed", Ablation::Zero, ActivationSlice::all());
     let hooks = hooks.record("blocks.*.feed_forward.product").record("blocks.*.attention.output");
     let (mut hooks, mut trace) = (hooks.record("blocks.1.output"), Trace::default());
     let mut pass = Pass::default().with_trace(&mut trace).with_hooks(&mut hooks);

@@ -1,7 +1,7 @@
 //! What stands beside a sequence: padding, other rows, other documents, a memory.
 
 use burn::tensor::{Bool, Int, Tensor};
-use firelight::nn::invariants::{batch_mates, padding, parts_equal_whole};
+use firelight::nn::invariants::{batch_independence, padding, parts_equal_whole};
 use firelight::nn::{Cache, EncoderOutput, Pass, SequenceInput, Transformer};
 
 use super::{assert_close, each, forward, moves_with_the_tokens, tolerance};
@@ -23,7 +23,7 @@ fn padding_on_either_side_changes_nothing() {
 fn batch_mates_change_nothing() {
     let mut noise = Noise::new(9);
     each(decoders().into_iter().chain(encoder_pairs()), |_, model| {
-        batch_mates(|x| forward(model, x), noise.tensor([3, 5, 16]), tolerance(model))
+        batch_independence(|x| forward(model, x), noise.tensor([3, 5, 16]), tolerance(model))
     });
 }
 

@@ -1,7 +1,7 @@
 //! Hooks read and write what the pass does, in every variant.
 
 use burn::tensor::Tensor;
-use firelight::nn::{Ablation, Activations, Hooks, NormPlacement, Pass, Places, SequenceInput, Transformer};
+use firelight::nn::{Ablation, ActivationSlice, Activations, Hooks, NormPlacement, Pass, SequenceInput, Transformer};
 
 use super::{assert_close, each, tolerance};
 use crate::support::grid::decoder_pairs;
@@ -38,9 +38,9 @@ fn hooks_read_and_write_the_residual_stream_of_every_variant() {
         assert_close(recorded.clone(), plain, config);
         // Back where it was.
         let heads = activations.get::<4>("blocks.1.attention.heads").unwrap_or_else(|error| panic!("{error}"));
-        let patch = |hooks: Hooks, path: &str| hooks.patch(path, found(&activations, path), Places::all());
+        let patch = |hooks: Hooks, path: &str| hooks.patch(path, found(&activations, path), ActivationSlice::all());
         let patching = OUTPUTS.into_iter().fold(recording(), patch);
-        let mut patching = patching.patch("blocks.1.attention.heads", heads, Places::all());
+        let mut patching = patching.patch("blocks.1.attention.heads", heads, ActivationSlice::all());
         let difference = distance(&run(model, &x, &mut patching).0, &recorded);
         assert!(difference <= if is_gpu() { tolerance(model) } else { 0.0 }, "{difference:e}: {config:?}");
         // The stream is a sum, unless a norm stands behind each addition.
@@ -49,7 +49,7 @@ fn hooks_read_and_write_the_residual_stream_of_every_variant() {
             let sum = parts.fold(found(&activations, "embedding"), |sum, part| sum + part);
             assert_close(found(&activations, "blocks.1.output"), sum, config);
             let off = Hooks::new().record("blocks.1.output").record("embedding");
-            let mut off = off.ablate("blocks.*.*.output", Ablation::Zero, Places::all());
+            let mut off = off.ablate("blocks.*.*.output", Ablation::Zero, ActivationSlice::all());
             let (_, activations) = run(model, &x, &mut off);
             let left = distance(&found(&activations, "blocks.1.output"), &found(&activations, "embedding"));
             assert!(left <= tolerance(model), "{left:e}: {config:?}");

@@ -219,12 +219,12 @@ impl PretrainingModel {
     pub fn cost(&self, length: usize, share: f64) -> Cost {
         let embedding = &self.encoder().embedding;
         let encoder = self.encoder().cost(length).named("encoder");
-        let tokens = |head: &MaskedLanguageHead| head.cost(embedding).in_share(share);
+        let tokens = |head: &MaskedLanguageHead| head.cost(embedding).scaled_by(share);
         let heads = match self {
             Self::Masked(model) => vec![tokens(&model.head).named("head")],
             Self::NextSentence(model) => vec![
                 tokens(&model.head).named("head"),
-                Cost::of(&model.next_sentence).once_in(length).named("next_sentence"),
+                Cost::of(&model.next_sentence).amortised_over(length).named("next_sentence"),
             ],
             Self::Replaced(model) => {
                 let Generator { projection, transformer, head } = &model.generator;

@@ -147,12 +147,16 @@ impl DataModule<MaskedLanguage> for MaskedCorpus {
         validation_loader(&self.validation(recipe), device)
     }
 
-    /// Of a generator and a discriminator the loss of the latter is reported.
     fn loss_unit(&self) -> String {
-        match self.objective {
-            PretrainingObjective::Replaced(_) => "nats per token".into(),
-            _ => format!("nats per {}", MaskedLanguage::TARGET),
-        }
+        loss_unit(self.objective)
+    }
+}
+
+/// What the loss counts: of a generator and a discriminator that of the latter is reported.
+pub(super) fn loss_unit(objective: PretrainingObjective) -> String {
+    match objective {
+        PretrainingObjective::Replaced(_) => "nats per token".into(),
+        _ => format!("nats per {}", MaskedLanguage::TARGET),
     }
 }
 

@@ -24,7 +24,6 @@ use firelight_tasks::{cost_of, problems};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, RecipeOf, Run, Shared, Task};
 
 pub use corpus::MaskedCorpus;
-pub use evaluate::{evaluate_masked, evaluate_masked_on};
 pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, PretrainingKeys, TextsRecipe};

@@ -12,13 +12,15 @@ use firelight_core::LossConfig;
 use firelight_data::StepLoader;
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder, TaskError, save_weights};
-use firelight_training::{Run, RunRequest, Task, Threads, ThreadsOptions, assert_shared, merge};
+use firelight_training::{
+    Run, RunRequest, Task, Threads, ThreadsOptions, assert_shared, evaluate_run, evaluate_run_on, merge,
+};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::examples::{ExampleDataset, PretrainingBatch, PretrainingBatcher};
-use super::{MaskedLanguage, PretrainingTask, evaluate_masked, evaluate_masked_on};
+use super::{MaskedLanguage, PretrainingTask};
 use crate::records::block_tests::adapters_learn_beside_blocks;
 use crate::tiny::tiny;
 use crate::{Classification, Embedder, MaskFiller, PretrainingConfig};
@@ -132,8 +134,9 @@ fn ranks_that_read_other_texts_are_told() {
         for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&texts, &other]) {
             let run = &run;
             scope.spawn(move || {
-                let (asked, rank) = (Some((data.as_path(), Some("dev"))), Arc::new(rank));
-                let error = evaluate_masked_on(run, &Checkpoint::Last, asked, &Device::default(), rank).unwrap_err();
+                let (asked, device) = (Some((data.as_path(), Some("dev"))), Device::default());
+                let (last, rank) = (Checkpoint::Last, Arc::new(rank));
+                let error = evaluate_run_on::<MaskedLanguage>(run, &last, asked, &(), &device, rank).unwrap_err();
                 assert!(error.is_user_error() && error.to_string().contains("its validation data is `"), "{error}");
             });
         }
@@ -208,10 +211,14 @@ fn a_pretraining_goes_on_from_a_classifier_with_a_head_of_its_own() {
     run.fit().unwrap();
 }
 
-/// The loss of a run on the validation split of the documents of a home.
+/// The loss of a run on the validation split of the documents of a home. That of hidden tokens has a perplexity.
 fn loss(home: &Home, run: &Path, device: &Device) -> f64 {
     let data = home.path("texts");
-    evaluate_masked(run, &Checkpoint::Last, Some((data.as_path(), Some("dev"))), device).unwrap().loss
+    let asked = Some((data.as_path(), Some("dev")));
+    let found = evaluate_run::<MaskedLanguage>(run, &Checkpoint::Last, asked, &(), device).unwrap();
+    let expected = (found.loss_unit == "nats per hidden token").then(|| found.loss.exp());
+    assert_eq!(found.score("perplexity"), expected, "{found:?}");
+    found.loss
 }
 
 #[test]

@@ -17,7 +17,6 @@ use firelight_tasks::problems;
 use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task};
 
 pub use batch::{SpanAnswers, SpanBatch, SpanBatcher, SpanExample, SpanLossConfig, SpanTask};
-pub use evaluate::{evaluate_answers, evaluate_answers_on};
 pub use recipe::{QuestionAnsweringRecipe, QuestionsRecipe, SpanKeys, SpanModelRecipe};
 
 use crate::model::{ReadingConfig, SpanReader, SpanReaderConfig};

@@ -8,10 +8,11 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
-    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, merge,
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, evaluate_run,
+    merge,
 };
 
-use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask, evaluate_answers};
+use super::{QuestionAnswering, QuestionAnsweringRun, SpanBatcher, SpanLossConfig, SpanTask};
 use crate::question_answerer::QuestionAnswerer;
 use crate::records::RecordTask;
 use crate::records::block_tests::adapters_learn_beside_blocks;
@@ -73,7 +74,11 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<QuestionAnsweringRun, T
 }
 
 fn measure(data: &Path, split: Option<&str>) -> TaskEvaluation {
-    evaluate_answers(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
+    evaluated(&data.join("run"), (data, split), &Device::default())
+}
+
+fn evaluated(run: &Path, asked: (&Path, Option<&str>), device: &Device) -> TaskEvaluation {
+    evaluate_run::<QuestionAnswering>(run, &Checkpoint::Last, Some(asked), &(), device).unwrap()
 }
 
 #[test]
@@ -152,9 +157,7 @@ fn a_reader_begins_from_another_one_and_its_adapters_are_merged() {
 fn adapters_learn_beside_an_encoder_in_blocks_and_go_on_to_the_bit() {
     let [first, second] = [folder(question), folder(question)];
     prepare(first.path(), &[("training.epochs", "0"), ("training.steps", "1")]).unwrap().fit().unwrap();
-    let loss = |run: &Path| {
-        evaluate_answers(run, &Checkpoint::Last, Some((second.path(), Some("dev"))), &Device::flex()).unwrap().loss
-    };
+    let loss = |run: &Path| evaluated(run, (second.path(), Some("dev")), &Device::flex()).loss;
     let home = adapters_learn_beside_blocks::<QuestionAnswering>(first, (second.path(), &SMALL[..]), loss);
     let asked = QuestionAnswerer::load(home.path().join("whole")).unwrap();
     assert_eq!(asked.answer(&[("what is worn ?", "here ada wears red .")]).unwrap().len(), 1);

@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use firelight_data::{SplitConfig, SplitFiles, split_files};
 use firelight_storage::{InputError, TaskError};
-
-/// A folder of splits, or a file, and the name of one; without either what a run held back.
-pub(crate) type Asked<'a> = Option<(&'a Path, Option<&'a str>)>;
+use firelight_training::AskedData;
 
 /// What a run is measured on.
 #[derive(Debug, PartialEq)]
@@ -20,7 +18,7 @@ pub(crate) enum Measured {
 /// What to measure a run on, of files with these endings: the split of this name, or what the run validates on, or a file in the
 /// place of a folder.
 pub(crate) fn measured_in(
-    asked: Asked<'_>,
+    asked: AskedData<'_>,
     (split, endings): (&SplitConfig, &[&str]),
     is_trained_on: impl FnOnce(&Path) -> bool,
 ) -> Result<Measured, TaskError> {
@@ -58,7 +56,7 @@ mod tests {
         let home = tempfile::tempdir().unwrap();
         let path = |name: &str| home.path().join(name);
         ["train.csv", "dev.tsv", "test.tsv"].iter().for_each(|name| fs::write(path(name), "").unwrap());
-        let measured = |asked: Asked, validation: Option<HeldOut>, trained_on: bool| {
+        let measured = |asked: AskedData, validation: Option<HeldOut>, trained_on: bool| {
             let split = SplitConfig { validation, ..SplitConfig::default() };
             measured_in(asked, (&split, &ENDINGS), |_| trained_on)
         };

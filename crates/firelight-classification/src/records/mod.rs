@@ -22,8 +22,8 @@ use serde::Serialize;
 
 pub use data::RecordData;
 
-pub(crate) use evaluate::{evaluate, measured};
-pub(crate) use files::{Asked, Measured, no_data};
+pub(crate) use evaluate::{measured, measurement};
+pub(crate) use files::{Measured, no_data};
 pub(crate) use judged::{Judged, scores, values};
 pub(crate) use parts::{Parts, classes_of, name_of, read_all};
 pub(crate) use self_check::{EXAMPLES, checks, first_row, self_check};

@@ -8,12 +8,12 @@ use burn::tensor::Device;
 use firelight_core::{BlockFormat, dequantize, weights_of};
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder, average_weights};
-use firelight_training::{RunRequest, TrainingError, merge};
+use firelight_training::{RunRequest, TrainingError, evaluate_run, merge};
 use safetensors::SafeTensors;
 use tempfile::TempDir;
 
 use super::records::tests::folder;
-use super::{Classification, Run, evaluate};
+use super::{Classification, Run};
 use crate::tiny::tiny;
 use crate::{Classifier, Embedder, MaskedLanguage, Prediction, TextClassifierConfig};
 
@@ -53,6 +53,12 @@ impl Home {
     fn trained(&self, request: &RunRequest) -> PathBuf {
         Run::prepare(request).unwrap().fit().unwrap();
         request.out.clone().unwrap()
+    }
+
+    /// The loss of a run on the texts that it validates on.
+    fn loss(&self, run: &Path, device: &Device) -> f64 {
+        let asked = Some((self.data.path(), None));
+        evaluate_run::<Classification>(run, &Checkpoint::Last, asked, &(), device).unwrap().loss
     }
 
     /// The error of a training that cannot begin; it leaves no folder.
@@ -123,9 +129,8 @@ fn merged_weights_say_what_the_adapters_said() {
     let merged = home.path("merged-last");
     let config: TextClassifierConfig = ModelFolder::open(&merged).unwrap().read_config(crate::TASK).unwrap();
     assert_eq!(config.encoder.adapters, None);
-    let measured =
-        |run: &Path| evaluate(run, &Checkpoint::Last, Some((home.data.path(), None)), &Device::default()).unwrap();
-    assert!((measured(&merged).loss - measured(&run).loss).abs() < 1e-5);
+    let [expected, found] = [&run, &merged].map(|run| home.loss(run, &Device::default()));
+    assert!((found - expected).abs() < 1e-5);
     let vectors = |run: &Path| Embedder::load(run).unwrap().embed(&TEXTS).unwrap().concat();
     assert_close(&vectors(&merged), &vectors(&run), 1e-5);
 
@@ -204,7 +209,7 @@ fn the_encoder_lies_in_blocks_and_merged_says_the_same() {
     let floats = Classifier::new(dequantize(trained.model), adapted.vocabulary().clone(), config.labels);
     assert_close(&said(&merged), &said(&floats), 1e-5);
     assert_close(&said(&adapted), &said(&floats), 0.05); // Products with blocks round what they multiply.
-    assert!(evaluate(&run, &Checkpoint::Last, Some((home.data.path(), None)), &Device::flex()).unwrap().loss > 0.0);
+    assert!(home.loss(&run, &Device::flex()) > 0.0);
     assert_eq!(Embedder::load_from(&run, &Checkpoint::Last, &Device::flex()).unwrap().embed(&TEXTS).unwrap().len(), 3);
 
     let folder = ModelFolder::open(&run).unwrap();

@@ -24,7 +24,6 @@ use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task, me
 
 pub(crate) use recipe::check_problem_type;
 
-pub use evaluate::{evaluate, evaluate_on};
 pub use model_recipe::{ClassifierKeys, ClassifierModelRecipe};
 pub use recipe::{ClassificationRecipe, LabelledRecipe, texts_recipe};
 pub use targets::Targets;

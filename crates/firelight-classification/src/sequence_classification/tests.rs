@@ -11,11 +11,11 @@ use firelight_core::ParamBuilder;
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
     DataModule, Estimate, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Threads,
-    ThreadsOptions, Trainer,
+    ThreadsOptions, Trainer, evaluate_run, evaluate_run_on,
 };
 
 use super::records::tests as texts;
-use super::{Classification, ClassificationRecipe, Run, TrainedRun, evaluate, evaluate_on};
+use super::{Classification, ClassificationRecipe, Run, TrainedRun};
 use crate::classifier::{Classifier, Prediction};
 use crate::data::TextBatcher;
 use crate::loss::SequenceLossConfig;
@@ -71,7 +71,8 @@ fn train(data: &Path, more: &[(&str, &str)]) -> (TrainedRun, TaskEvaluation) {
 }
 
 fn measure(data: &Path) -> TaskEvaluation {
-    evaluate(data.join("run"), &Checkpoint::Last, Some((data, None)), &Device::default()).unwrap()
+    let (run, device) = (data.join("run"), Device::default());
+    evaluate_run::<Classification>(run, &Checkpoint::Last, Some((data, None)), &(), &device).unwrap()
 }
 
 fn answers(data: &Path, texts: &[&str]) -> Vec<Prediction> {
@@ -130,8 +131,9 @@ fn ranks_that_read_other_texts_are_told() {
         for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&home, &other]) {
             let (run, data) = (&run, data.path());
             scope.spawn(move || {
-                let (asked, rank) = (Some((data, Some("dev"))), Arc::new(rank));
-                let error = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), rank).unwrap_err();
+                let (asked, device) = (Some((data, Some("dev"))), Device::default());
+                let (last, rank) = (Checkpoint::Last, Arc::new(rank));
+                let error = evaluate_run_on::<Classification>(run, &last, asked, &(), &device, rank).unwrap_err();
                 let told = "its validation data is `8 examples with the checksum ";
                 assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
             });

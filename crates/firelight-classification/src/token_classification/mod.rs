@@ -17,7 +17,6 @@ use firelight_tasks::problems;
 use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task};
 
 pub use batch::{TagAnswers, TaggedBatch, TaggedBatcher, TaggedExample, TokenClassifierTask};
-pub use evaluate::{evaluate_tags, evaluate_tags_on};
 pub use recipe::{TaggedRecipe, TokenClassificationRecipe, TokenKeys, TokenModelRecipe};
 
 use crate::model::{TokenClassifier, TokenClassifierConfig};

@@ -8,10 +8,11 @@ use burn::tensor::Device;
 use firelight_core::{LossConfig, ParamBuilder};
 use firelight_storage::{Checkpoint, TaskError};
 use firelight_training::{
-    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, merge,
+    DataModule, OptimizerConfig, RunRequest, ScheduleConfig, ScheduleKind, Task, TaskEvaluation, Trainer, evaluate_run,
+    merge,
 };
 
-use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask, evaluate_tags};
+use super::{TaggedBatcher, TokenClassification, TokenClassificationRun, TokenClassifierTask};
 use crate::records::RecordTask;
 use crate::records::block_tests::adapters_learn_beside_blocks;
 use crate::records::tests::shared_scores;
@@ -62,7 +63,11 @@ fn prepare(data: &Path, more: &[(&str, &str)]) -> Result<TokenClassificationRun,
 }
 
 fn measure(data: &Path, split: Option<&str>) -> TaskEvaluation {
-    evaluate_tags(data.join("run"), &Checkpoint::Last, Some((data, split)), &Device::default()).unwrap()
+    evaluated(&data.join("run"), (data, split), &Device::default())
+}
+
+fn evaluated(run: &Path, asked: (&Path, Option<&str>), device: &Device) -> TaskEvaluation {
+    evaluate_run::<TokenClassification>(run, &Checkpoint::Last, Some(asked), &(), device).unwrap()
 }
 
 #[test]
@@ -148,9 +153,7 @@ fn an_encoder_begins_from_another_run_and_a_stopped_training_goes_on() {
 fn adapters_learn_beside_an_encoder_in_blocks_and_go_on_to_the_bit() {
     let [first, second] = [folder(), folder()];
     prepare(first.path(), &[("training.epochs", "0"), ("training.steps", "1")]).unwrap().fit().unwrap();
-    let loss = |run: &Path| {
-        evaluate_tags(run, &Checkpoint::Last, Some((second.path(), Some("dev"))), &Device::flex()).unwrap().loss
-    };
+    let loss = |run: &Path| evaluated(run, (second.path(), Some("dev")), &Device::flex()).loss;
     let home = adapters_learn_beside_blocks::<TokenClassification>(first, (second.path(), &SMALL[..]), loss);
     assert_eq!(Tagger::load(home.path().join("whole")).unwrap().tag(&["in paris"]).unwrap().len(), 1);
 }

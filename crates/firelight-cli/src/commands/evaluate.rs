@@ -1,13 +1,12 @@
 //! `firelight evaluate`: how good a trained model is, on what it was validated on, on the validation split of a text or of images,
 //! or on a split of parallel files, of labelled texts, of tagged sentences, of texts with masks or of images.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 use anyhow::{Error, Result, bail, ensure};
 use burn::tensor::Device;
-use firelight::storage::{Checkpoint, ModelFolder, TaskError};
-use firelight::training::{Communicator, TaskEvaluation, metric_in_words, task_of};
+use firelight::storage::{Checkpoint, ModelFolder};
+use firelight::training::{TaskEvaluation, evaluate_run_on, metric_in_words, task_of};
 
 use super::tasks::{Shown, with_task};
 use super::trained_model::TrainedModel;
@@ -48,11 +47,11 @@ pub(crate) struct Evaluate {
     json: bool,
 }
 
-/// What was found: a line of JSON, and a text for people.
-pub(super) type Report = (String, String);
-
-/// A folder of splits, or a file, and the name of one.
-pub(super) type Split<'a> = Option<(&'a Path, Option<&'a str>)>;
+/// What an evaluation finds.
+pub(super) trait Found {
+    /// Its lines for people.
+    fn in_words(&self) -> String;
+}
 
 impl Evaluate {
     pub(crate) fn run(self) -> Result<()> {
@@ -60,8 +59,8 @@ impl Evaluate {
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
         self.refuse_what_is_not_kept(&folder, &task)?;
         let unknown = || Mistake(format!("`{}` is a run of the unknown task `{task}`", folder.path().display()));
-        let (json, text) = with_task!(task.as_str(), |T| T::evaluate(&self)?, bail!(unknown()));
-        ranks::part(output::print(&if self.json { json + "\n" } else { text }).map_err(Error::from))
+        let text = with_task!(task.as_str(), |T| self.measure::<T>()?, bail!(unknown()));
+        ranks::part(output::print(&text).map_err(Error::from))
     }
 
     /// A model may lie without the data of its run, where somebody copied no more than it needs to answer.
@@ -74,14 +73,16 @@ impl Evaluate {
         Ok(())
     }
 
-    /// What `evaluate` finds of the model and the data that are asked for, on all ranks.
-    pub(super) fn measure<E>(
-        &self,
-        evaluate: impl FnOnce(PathBuf, &Checkpoint, Split, &Device, Arc<dyn Communicator>) -> Result<E, TaskError>,
-    ) -> Result<E> {
-        let data = self.data.as_deref().map(|data| (data, self.split.as_deref()));
+    /// What is printed of the model on the data that is asked for, on all ranks.
+    fn measure<T: Shown>(&self) -> Result<String> {
+        let (options, run) = (T::options(self)?, self.model.run_dir()?);
+        let asked = self.data.as_deref().map(|data| (data, self.split.as_deref()));
         let ranks = ranks::member().communicator();
-        self.model.load(|run, checkpoint, device| evaluate(run, checkpoint, data, device, ranks))
+        let evaluate = |checkpoint: &Checkpoint, device: &Device| -> Result<T::Report> {
+            Ok(evaluate_run_on::<T>(run, checkpoint, asked, &options, device, ranks)?)
+        };
+        let found = self.model.with(evaluate)?;
+        Ok(if self.json { serde_json::to_string(&found)? + "\n" } else { T::in_words(found) })
     }
 
     /// Refuses the options of a beam search, where nothing is written.
@@ -89,22 +90,6 @@ impl Evaluate {
         let plain = self.beams.is_none() && self.length_penalty.is_none();
         ensure!(plain, Mistake("--beams and --length-penalty are for pairs of texts: leave them out".into()));
         Ok(())
-    }
-
-    /// Texts or images with labels, or sentences with tags, as the task measures them.
-    pub(super) fn scores(
-        &self,
-        evaluate: impl FnOnce(
-            PathBuf,
-            &Checkpoint,
-            Split,
-            &Device,
-            Arc<dyn Communicator>,
-        ) -> Result<TaskEvaluation, TaskError>,
-    ) -> Result<Report> {
-        self.refuse_search()?;
-        let found = self.measure(evaluate)?;
-        Ok((serde_json::to_string(&found)?, scores_to_table(&found)))
     }
 }
 
@@ -114,16 +99,18 @@ pub(super) fn to_table(rows: &[(String, String)]) -> String {
     rows.iter().map(|(name, value)| format!("{name:width$}  {value}\n")).collect()
 }
 
-/// The loss and the scores, shares of them in per cent, for people.
-pub(super) fn scores_to_table(found: &TaskEvaluation) -> String {
-    let score = |(name, value): &(&str, f64)| match is_share(name) {
-        true => (metric_in_words(name), format!("{:.2} %", 100.0 * value)),
-        false => (metric_in_words(name), format!("{value:.4}")),
-    };
-    let loss = ("loss".to_string(), format!("{:.4} {}", found.loss, found.loss_unit));
-    let rest = [("examples", found.examples.to_string()), ("time", format!("{:.1} seconds", found.seconds))];
-    let rest = rest.map(|(name, value)| (name.to_string(), value));
-    to_table(&std::iter::once(loss).chain(found.scores.iter().map(score)).chain(rest).collect::<Vec<_>>())
+/// The loss and the scores, shares of them in per cent.
+impl Found for TaskEvaluation {
+    fn in_words(&self) -> String {
+        let score = |(name, value): &(&str, f64)| match is_share(name) {
+            true => (metric_in_words(name), format!("{:.2} %", 100.0 * value)),
+            false => (metric_in_words(name), format!("{value:.4}")),
+        };
+        let loss = ("loss".to_string(), format!("{:.4} {}", self.loss, self.loss_unit));
+        let rest = [("examples", self.examples.to_string()), ("time", format!("{:.1} seconds", self.seconds))];
+        let rest = rest.map(|(name, value)| (name.to_string(), value));
+        to_table(&std::iter::once(loss).chain(self.scores.iter().map(score)).chain(rest).collect::<Vec<_>>())
+    }
 }
 
 /// Whether a score counts successes, which people read in percent.

@@ -37,14 +37,14 @@ impl Export {
     pub(crate) fn run(self) -> Result<()> {
         let run = converted_to_floats(&self.run_dir)?;
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
-        if self.to.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
-            let told = export_gguf(&run, &checkpoint, &self.to, self.dtype.as_deref().unwrap_or("f32"))?;
-            told.iter().for_each(|told| output::note(format_args!("{told}")));
+        let notes = if self.to.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
+            export_gguf(&run, &checkpoint, &self.to, self.dtype.as_deref().unwrap_or("f32"))?
         } else {
             let refused = || Mistake("--dtype is for GGUF files: end --to in .gguf".into());
             ensure!(self.dtype.is_none(), refused());
-            export(&run, &checkpoint, &self.to)?;
-        }
+            export(&run, &checkpoint, &self.to)?
+        };
+        notes.iter().for_each(|note| output::note(format_args!("{note}")));
         output::note(format_args!("written: {}", self.to.display()));
         Ok(())
     }

@@ -125,7 +125,7 @@ impl Generate {
         match self.contrastive(&generator, &prompt)? {
             _ if self.search.is_wanted() => self.search(&generator, &prompt),
             Some(options) => {
-                let found = self.kept(&generator, &prompt, generator.contrast(&prompt, &options))?;
+                let found = self.kept(&generator, &prompt, "sample", generator.contrast(&prompt, &options))?;
                 self.show(&generator, &prompt, &found, ("sample", 1))
             }
             None => self.draw(&generator, &prompt),
@@ -169,6 +169,18 @@ impl Generate {
         Ok(options)
     }
 
+    /// The full options of each prompt.
+    fn options_of_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<Vec<GenerationOptions>> {
+        let same = self.full_options(generator, "")?;
+        if !self.restrictions.depend_on_prompts() {
+            return Ok(vec![same; prompts.len()]);
+        }
+        let of_line = |(line, prompt): (usize, &String)| {
+            self.full_options(generator, prompt).map_err(|error| Mistake(format!("line {line}: {error}")).into())
+        };
+        (1..).zip(prompts).map(of_line).collect()
+    }
+
     /// The options of a contrastive search, where one is asked for.
     fn contrastive(&self, generator: &TextGenerator, prompt: &str) -> Result<Option<ContrastiveOptions>> {
         let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
@@ -201,7 +213,7 @@ impl Generate {
         let options = self.full_options(generator, prompt)?;
         if let Some(samples) = self.best_of {
             let best = generator.generate_best(prompt, samples as usize, &options);
-            let best = self.kept(generator, prompt, best)?;
+            let best = self.kept(generator, prompt, "sample", best)?;
             return self.show(generator, prompt, &best, ("sample", 1));
         }
         match self.json || self.num_samples > 1 {
@@ -216,7 +228,7 @@ impl Generate {
             1 => generator.generate(prompt, options).map(|only| vec![only]), // The only way to guess.
             samples => generator.generate_samples(prompt, samples as usize, options),
         };
-        let found = self.kept(generator, prompt, found)?;
+        let found = self.kept(generator, prompt, "sample", found)?;
         for (sample, generated) in (1..).zip(&found) {
             if !self.json {
                 output::note(format_args!("sample {sample} of {}:", self.num_samples));
@@ -227,10 +239,10 @@ impl Generate {
     }
 
     /// What was found; of an error, prints what was written before it.
-    fn kept<T>(&self, generator: &TextGenerator, prompt: &str, found: Result<T, TaskError>) -> Result<T> {
+    fn kept<T>(&self, generator: &TextGenerator, prompt: &str, what: &str, found: Result<T, TaskError>) -> Result<T> {
         if let Err(error) = &found {
-            for (sample, text) in (1..).zip(GenerationError::texts_before(error)) {
-                self.show(generator, prompt, text, ("sample", sample))?;
+            for (number, text) in (1..).zip(GenerationError::texts_before(error)) {
+                self.show(generator, prompt, text, (what, number))?;
             }
         }
         Ok(found?)
@@ -238,9 +250,10 @@ impl Generate {
 
     /// Continues each prompt; what fails is told, and the others are written.
     fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
-        let (options, mut failed) = (self.full_options(generator, "")?, 0);
-        for (index, prompts) in (0..).step_by(TOLD).zip(prompts.chunks(TOLD)) {
-            let found = generator.generate_each(prompts, &options);
+        let (options, mut failed) = (self.options_of_each(generator, prompts)?, 0);
+        let parts = prompts.chunks(TOLD).zip(options.chunks(TOLD));
+        for (index, (prompts, options)) in (0..).step_by(TOLD).zip(parts) {
+            let found = generator.generate_each_with(prompts, options);
             for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
                 match found {
                     Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
@@ -278,7 +291,8 @@ impl Generate {
         let defaults = generator.defaults().unwrap_or(&none);
         let mut options = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
         self.restrict(&mut options.processing, generator, prompt)?;
-        for (rank, (text, found)) in (1..).zip(generator.search(prompt, &options)?) {
+        let found = self.kept(generator, prompt, "rank", generator.search(prompt, &options))?;
+        for (rank, (text, found)) in (1..).zip(found) {
             let (tokens, stopped) = (found.ids.len(), stop_name(found.stopped));
             let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
                 "checkpoint": self.model.checkpoint, "score": found.score, "rank": rank});
@@ -320,7 +334,7 @@ impl Generate {
         if let Some(lookup) = self.guesses.lookup() {
             generator = generator.with_lookup(lookup);
         }
-        generator = self.overflow.apply(self.kv_cache.apply(generator)?);
+        generator = self.overflow.apply(self.kv_cache.apply(generator)?)?;
         if let Some(compression) = self.compressed_past.compression() {
             generator = generator.with_compression(compression)?;
         }

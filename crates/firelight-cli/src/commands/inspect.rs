@@ -138,7 +138,7 @@ fn add_rows(rows: &mut Vec<[String; 6]>, cost: &Cost, whole: usize, branch: &str
         format!("{share:.1} %"),
         size_in_words(bytes_of(cost)),
         flops,
-        grouped(cost.kept_per_token),
+        grouped(cost.activations_per_token),
     ]);
     // What has no parameters and computes nothing is no line.
     let parts: Vec<_> = cost.parts.iter().filter(|part| part.parameters > 0 || part.flops_per_token > 0.0).collect();
@@ -156,7 +156,7 @@ fn totals(cost: &Cost, context: usize) -> String {
     let (forward, training) = (cost.flops_per_token / 1e6, cost.training_flops_per_token() / 1e6);
     let _ = writeln!(text, "\nin a context of {} tokens:", grouped(context));
     let _ = writeln!(text, "  arithmetic: {forward:.3} MFLOP a token forward, {training:.3} MFLOP in training");
-    let kept = cost.kept_per_token;
+    let kept = cost.activations_per_token;
     let _ = writeln!(
         text,
         "  training keeps {} numbers of a token for the backward pass, {} of a sequence",
@@ -178,8 +178,8 @@ fn cache<T: Shown>(cost: &Cost) -> String {
 mod tests {
     use super::*;
 
-    fn part(name: &str, parameters: usize, flops_per_token: f64, kept_per_token: usize) -> Cost {
-        Cost { name: name.into(), modules: 1, parameters, flops_per_token, kept_per_token, ..Cost::default() }
+    fn part(name: &str, parameters: usize, flops_per_token: f64, activations_per_token: usize) -> Cost {
+        Cost { name: name.into(), modules: 1, parameters, flops_per_token, activations_per_token, ..Cost::default() }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
         assert_eq!((&tree["context"], &tree["training_flops_per_token"]), (&6.into(), &7.5e6.into()));
         let bytes = [&tree, &tree["parts"][0]].map(|part| part["parameter_bytes"].clone());
         assert_eq!(bytes, [4936, 4000].map(serde_json::Value::from), "{tree}");
-        let kept = [&tree, &tree["parts"][0]].map(|part| part["kept_bytes_per_token"].clone());
+        let kept = [&tree, &tree["parts"][0]].map(|part| part["activation_bytes_per_token"].clone());
         assert_eq!(kept, [48, 32].map(serde_json::Value::from), "{tree}");
     }
 

@@ -28,7 +28,7 @@ impl ComputeIn {
 
     /// Runs `work`, whose models form their products as this type asks for.
     pub(super) fn within<R>(&self, work: impl FnOnce() -> R) -> R {
-        self.precision.products().within(work)
+        self.precision.matmul_precision().within(work)
     }
 
     /// Loads another one onto the device of the first.

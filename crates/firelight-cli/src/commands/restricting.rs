@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use firelight::data::{DataError, Tokenizer};
-use firelight::generation::processors::{BannedText, Forced};
+use firelight::generation::processors::{BannedText, ForcedTokens};
 use firelight::generation::{Constraint, Processing};
 use serde_json::Value;
 
@@ -39,6 +39,11 @@ impl Restrictions {
         self.json_schema.is_some() || self.regex.is_some() || self.grammar.is_some()
     }
 
+    /// Whether they depend on what a text stands behind.
+    pub(super) fn depend_on_prompts(&self) -> bool {
+        self.prefix.is_some()
+    }
+
     /// Adds them to what changes the logits of a text of at most so many tokens that stands behind `before`.
     pub(super) fn add_to(
         &self,
@@ -50,10 +55,10 @@ impl Restrictions {
         processing.constraint = self.constraint(tokenizer)?;
         processing.banned.extend(self.suppressed(tokenizer)?);
         if !self.ban.is_empty() {
-            processing.own.push(BannedText::new(&self.ban, tokenizer)?);
+            processing.custom.push(BannedText::new(&self.ban, tokenizer)?);
         }
         for (place, id) in self.prefix_ids(tokenizer, before, max_new_tokens)?.into_iter().enumerate() {
-            processing.own.push(Forced { place, ids: vec![id] });
+            processing.custom.push(ForcedTokens { place, ids: vec![id] });
         }
         Ok(())
     }
@@ -96,10 +101,12 @@ impl Restrictions {
 /// The ids of a text as they stand behind another one. Some tokenizers put a space in front of a text that stands alone.
 fn ids_behind(tokenizer: &Tokenizer, before: &str, text: &str) -> Result<Vec<u32>, DataError> {
     let alone = tokenizer.encode(text)?;
-    let (begun, whole) = (tokenizer.encode(before), tokenizer.encode(&format!("{before}{text}")));
-    let (Ok(begun), Ok(whole)) = (begun, whole) else { return Ok(alone) };
-    // Where a token spans the border, the text is taken by itself.
-    Ok(whole.strip_prefix(begun.as_slice()).map_or(alone, <[u32]>::to_vec))
+    let behind = |before: &str| {
+        let (begun, whole) = (tokenizer.encode(before).ok()?, tokenizer.encode(&format!("{before}{text}")).ok()?);
+        whole.strip_prefix(begun.as_slice()).map(<[u32]>::to_vec)
+    };
+    // Where a token spans the border, the text is taken by itself: without a space in front, as behind a line break.
+    Ok(behind(before).or_else(|| behind("\n")).unwrap_or(alone))
 }
 
 #[cfg(test)]
@@ -145,6 +152,23 @@ mod tests {
         assert_eq!(may_begin(&["--ban", "abc"], "b"), [0, 1, 2, 3]);
         assert_eq!(may_begin(&["--suppress-tokens", "1,2", "--suppress-tokens", "0"], ""), [3]);
         assert_eq!(may_begin(&["--prefix", "ca"], "ab"), ids("c"));
+    }
+
+    #[test]
+    fn a_prefix_is_read_as_it_stands_behind_its_prompt() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/sentence_piece/llama");
+        let tokenizer = Tokenizer::of_folder(folder).unwrap().unwrap();
+        let ids = |before: &str, text: &str| ids_behind(&tokenizer, before, text).unwrap();
+        let alone = |text: &str| tokenizer.encode(text).unwrap();
+        // SentencePiece puts a space in front of a text that stands alone.
+        assert_eq!(ids("", "and"), alone("and"));
+        assert_eq!(ids("The fox", " and"), alone("and"));
+        assert_ne!(ids("The fox", " and"), alone(" and"));
+        assert_eq!([alone("The fox"), ids("The fox", "es")].concat(), alone("The foxes"));
+        assert_ne!(ids("The fox", "es"), alone("es"));
+        // Of "a the" the space and the word are one token, but the prompt has the space already.
+        let whole = [alone("a "), ids("a ", "the")].concat();
+        assert_eq!(tokenizer.decode(&whole), "a the");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use anyhow::{Error, Result, bail, ensure};
 use firelight::generation::{Autoregressive, BeamOptions, GenerationDefaults};
 use firelight::seq2seq::{AlignedTokens, Draws, TranslateOptions, Translation, Translator};
+use firelight::storage::TaskError;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
@@ -14,7 +15,7 @@ use super::sheet::{Sheet, Tally};
 use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::{TrainedModel, beside};
-use crate::failure::Mistake;
+use crate::failure::{Mistake, is_user_error};
 use crate::{output, ranks};
 
 const EXAMPLES: &str = "\
@@ -152,11 +153,11 @@ impl Translate {
             let observe = |done: usize| progress.set_position((before + done) as u64);
             let found = translator.translate_each(before, lines, &options, observe)?;
             progress.set_position((before + lines.len()) as u64);
-            for (line, best) in lines.iter().zip(found) {
-                let found = best.map_err(Error::from).and_then(|best| self.aligned(translator, line, best));
-                progress.suspend(|| self.show(line, found, sheet))?;
-            }
-            Ok(())
+            let aligned = |(line, best): (&String, Result<Vec<Translation>, TaskError>)| {
+                best.map_err(Error::from).and_then(|best| self.aligned(translator, line, best))
+            };
+            let found = lines.iter().zip(found).map(aligned).collect();
+            progress.suspend(|| self.show_all(lines, found, sheet))
         })?;
         progress.finish_and_clear();
         Ok(tally)
@@ -170,17 +171,34 @@ impl Translate {
         best.into_iter().map(aligned).collect()
     }
 
-    /// One line out for each line in, or as many as translations are asked for.
-    fn show(&self, line: &str, found: Result<Vec<Found>>, sheet: &mut Sheet) -> Result<()> {
-        if let Err(error) = &found {
-            sheet.fail(error);
+    /// Prints what was found of each line. Where the machine failed, prints up to the last line that was finished before it.
+    ///
+    /// # Errors
+    /// The failure of the machine.
+    fn show_all(&self, lines: &[String], found: Vec<Result<Vec<Found>>>, sheet: &mut Sheet) -> Result<()> {
+        let is_answered = |found: &Result<Vec<Found>>| found.as_ref().map_or_else(is_user_error, |_| true);
+        let answered = found.iter().rposition(is_answered).map_or(0, |last| last + 1);
+        let mut failure = None;
+        for (place, (line, found)) in lines.iter().zip(found).enumerate() {
+            if place < answered {
+                sheet.print(&self.shown(line, &found))?;
+            }
+            match found {
+                Err(error) if is_user_error(&error) => sheet.fail(&error),
+                Err(error) => failure = failure.or(Some(error)),
+                Ok(_) => {}
+            }
         }
-        let shown = match (&found, self.json) {
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// One line out for each line in, or as many as translations are asked for.
+    fn shown(&self, line: &str, found: &Result<Vec<Found>>) -> String {
+        match (found, self.json) {
             (Ok(found), true) => format!("{}\n", to_json(line, found)),
             (Err(error), true) => format!("{}\n", json!({"source": line, "error": error.to_string()})),
             (found, false) => self.to_lines(found.as_deref().unwrap_or_default()),
-        };
-        sheet.print(&shown)
+        }
     }
 
     /// As many lines as translations are asked for: an empty line, and one that failed, have none.
@@ -279,6 +297,31 @@ mod tests {
         let alone = refused("translate run --seed 7");
         assert!(alone.ends_with("add a sampling option, such as --temperature 1"), "{alone}");
         translate("translate run --seed 7 --top-k 5").check().unwrap();
+    }
+
+    #[test]
+    fn what_was_finished_before_the_machine_failed_is_printed() {
+        let shown = |words: &str, found: Vec<Result<Vec<Found>>>| {
+            let (mut sheet, lines) = (Sheet::keeping(), ["a", "b", "c", "d", "e"].map(str::to_string));
+            let failure = Command::parse_from(words.split(' ')).translate.show_all(&lines, found, &mut sheet);
+            let (results, remarks, _, failed) = sheet.said(lines.len());
+            (results, remarks, failed, failure.map_err(|error| error.to_string()))
+        };
+        let good = |text: &str| {
+            let translation = Translation { text: text.to_string(), ids: Vec::new(), score: 0.0 };
+            Ok(vec![Found { translation, alignment: None }])
+        };
+        let lost = || Err(TaskError::new(false, "it is lost").into());
+        let unread = || Err(Mistake("line 3: no".to_string()).into());
+        let failure: Result<(), String> = Err("it is lost".to_string());
+        let remarks = vec!["error: line 3: no".to_string()];
+        let text = shown("translate run", vec![good("A"), lost(), unread(), good("D"), lost()]);
+        assert_eq!(text, ("A\n\n\nD\n".to_string(), remarks, 1, failure.clone()));
+        let json = shown("translate run --json", vec![good("A"), lost(), unread(), lost(), lost()]);
+        let errors = json.0.lines().filter(|line| line.contains("\"error\"")).count();
+        assert_eq!((json.0.lines().count(), errors, json.3), (3, 2, failure));
+        let whole = shown("translate run", ["A", "B", "C", "D", "E"].map(good).into());
+        assert_eq!(whole, ("A\nB\nC\nD\nE\n".to_string(), Vec::new(), 0, Ok(())));
     }
 
     #[test]

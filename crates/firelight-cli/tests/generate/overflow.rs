@@ -40,3 +40,18 @@ fn a_text_may_end_where_the_context_is_full() {
     let found = firelight(generate(&model().dir, &[&stop[..], &["--regex", "x|y( sat)*"]].concat())).succeeds();
     assert!(["x\n", "y\n"].contains(&&*found.stdout), "{}", found.stdout);
 }
+
+#[test]
+fn the_first_tokens_may_be_kept_of_a_text_and_of_a_prompt() {
+    let whole = ask("The fox", 30, &["--keep", "2"]).succeeds().stdout;
+    for read in [8, 9, 12, 13, 25] {
+        let prompt: String = whole.chars().take(read).collect();
+        let found = ask(&prompt, 37 - read, &["--context-overflow", "slide", "--keep", "2"]).succeeds().stdout;
+        assert_eq!(found, whole, "{read}");
+    }
+    assert_eq!(ask("The fox", 30, &["--keep", "0"]).succeeds().stdout, ask("The fox", 30, &[]).succeeds().stdout);
+    let most = ["the first 5 tokens of a text are to be kept, but the context holds 8; keep at most 4"];
+    ask("The fox", 4, &["--keep", "5"]).fails(USER, &most);
+    ask("The fox", 4, &["--keep", "2", "--context-overflow", "stop"])
+        .fails(USER, &["--keep is for a text that slides"]);
+}

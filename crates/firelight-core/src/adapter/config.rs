@@ -7,7 +7,7 @@ fn targets() -> Vec<String> {
     ["query", "value"].map(str::to_owned).into()
 }
 
-/// What the change of an adapter of the rank `r` is scaled by.
+/// The scale of an adapter of rank `r`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -36,7 +36,7 @@ pub struct AdapterConfig {
     /// The change is scaled by `alpha / rank`, or as `scaling` says. Above 0. Default: the rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alpha: Option<f64>,
-    /// What the change is scaled by: `"standard"` or `"rank_stabilized"`. Default: standard.
+    /// The scaling of the adapter: `"standard"` or `"rank_stabilized"`. Default: standard.
     #[serde(default, skip_serializing_if = "AdapterScaling::is_standard")]
     pub scaling: AdapterScaling,
     /// Dropout of what the adapter reads, from 0 to below 1. Default: 0.
@@ -66,13 +66,13 @@ impl AdapterConfig {
         }
     }
 
-    /// Sets what the change is scaled by, times the rank.
+    /// Sets `alpha`; the adapter is scaled by `alpha / rank`, or as `scaling` says.
     pub fn with_alpha(mut self, alpha: f64) -> Self {
         self.alpha = Some(alpha);
         self
     }
 
-    /// Sets what the change is scaled by.
+    /// Sets the scaling of the adapter.
     pub fn with_scaling(mut self, scaling: AdapterScaling) -> Self {
         self.scaling = scaling;
         self

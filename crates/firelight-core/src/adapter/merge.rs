@@ -6,8 +6,8 @@ use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::Tensor;
 use std::collections::{HashMap, HashSet};
 
-/// Adds the adapters of a model into the weights beside them, and lets the adapters change nothing, so that it computes the same. Its
-/// weights without those of the adapters are then a model of their own. An adapter beside a weight in blocks stays as it is.
+/// Merges the adapters of a model into its weights and resets the adapters so that they change nothing; the outputs stay the same. The
+/// weights without the adapters are then a complete model. An adapter beside a quantized weight stays as it is.
 ///
 /// `config` is the one that the adapters were built with.
 pub fn merge_adapters<M: Module>(model: M, config: &AdapterConfig) -> M {

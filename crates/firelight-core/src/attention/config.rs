@@ -17,7 +17,7 @@ fn yes() -> bool {
     true
 }
 
-/// Over what a norm of queries and keys is taken.
+/// The channels that a norm of queries and keys is taken over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -62,7 +62,7 @@ pub struct AttentionConfig {
     /// Norm of every head's query and key before the rotation. Default: none.
     #[serde(default, deserialize_with = "kind::deserialize_option")]
     pub query_key_norm: Option<NormConfig>,
-    /// Over what that norm is taken. Default: over each head.
+    /// The channels that this norm is taken over. Default: each head by itself.
     #[serde(default)]
     pub query_key_norm_span: NormSpan,
     /// How a query weighs the keys. Default: by the softmax of dot products.
@@ -160,7 +160,7 @@ impl AttentionConfig {
         self
     }
 
-    /// Sets over what the norm of queries and keys is taken.
+    /// Sets the channels that the norm of queries and keys is taken over.
     pub fn with_query_key_norm_span(mut self, span: NormSpan) -> Self {
         self.query_key_norm_span = span;
         self

@@ -207,7 +207,7 @@ impl TokenMixer for DifferentialAttention {
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         let d_head = self.key.widths()[1] / self.n_kv_heads;
         let sizes = [("n_kv_heads", self.n_kv_heads), ("d_head", d_head), ("d_value", 2 * d_head)];
-        Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
+        Box::new(KeyValues::new(rule.max_lookback(), capacity).with_sizes(sizes))
     }
 
     fn head_output(&self) -> Option<&Linear> {
@@ -215,7 +215,7 @@ impl TokenMixer for DifferentialAttention {
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         let ([d_heads, _], [_, d_keys]) = (self.output.widths(), self.key.widths());
         // A query and a key of width E, values of width 2 E.
         let pairs = pairs_per_query(rule, length) * 3.0 * d_heads as f64;
@@ -227,9 +227,9 @@ impl TokenMixer for DifferentialAttention {
             part("value", &self.value),
             Cost::sum(lambdas.map(Cost::of)).with_flops(2.0 * pairs).named("difference"),
             // Both attentions' heads, of twice the width, and their difference before and after the norm.
-            Cost::of(&self.output).keeping(4 * d_heads).named("output"),
+            Cost::of(&self.output).with_activations(4 * d_heads).named("output"),
         ];
-        let cached = KeyValues::new(rule.look_back(), length).room().saturating_mul(2 * d_keys);
+        let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(2 * d_keys);
         Cost::sum(parts.into_iter().chain(gamma)).with_cache(cached.saturating_mul(FLOAT))
     }
 }

@@ -23,7 +23,7 @@ pub struct KeyValues {
     first: usize,
     len: usize,
     /// How many tokens back the queries look; all of them if there is none.
-    look_back: Option<usize>,
+    max_lookback: Option<usize>,
     /// How old tokens are compressed, if they are; only where queries look back to all of them.
     compression: Option<Compression>,
     /// How keys and values are stored.
@@ -37,11 +37,11 @@ impl KeyValues {
     /// Tokens that can be taken back where only the last ones are kept. As many more are taken in before the buffers roll.
     pub const SPARE: usize = 64;
 
-    /// Nothing yet, for up to `capacity` tokens. Where queries look `look_back` tokens back and no further, it keeps those and
+    /// Nothing yet, for up to `capacity` tokens. Where queries look `max_lookback` tokens back and no further, it keeps those and
     /// some to work with: memory that has a bound however long the text becomes.
-    pub fn new(look_back: Option<usize>, capacity: usize) -> Self {
+    pub fn new(max_lookback: Option<usize>, capacity: usize) -> Self {
         let (compression, cache_type, sizes) = (None, CacheType::Computed, None);
-        Self { buffers: None, first: 0, len: 0, look_back, compression, cache_type, sizes, capacity }
+        Self { buffers: None, first: 0, len: 0, max_lookback, compression, cache_type, sizes, capacity }
     }
 
     /// Names the number of key heads `G` and the widths `E` of a key and `W` of a value, by which a stack tells a cache that was made
@@ -52,8 +52,8 @@ impl KeyValues {
     }
 
     /// How many tokens back queries may look; all of them if there is none.
-    pub fn look_back(&self) -> Option<usize> {
-        self.look_back
+    pub fn max_lookback(&self) -> Option<usize> {
+        self.max_lookback
     }
 
     /// Appends keys and values, `[B, G, T, E]` and `[B, G, T, W]`, and returns those that the queries of these tokens can
@@ -114,7 +114,7 @@ impl KeyValues {
 
     /// The position of the first key that queries see behind `len` tokens.
     fn start(&self, len: usize) -> usize {
-        match (self.look_back, self.compression) {
+        match (self.max_lookback, self.compression) {
             (Some(span), _) => len.saturating_sub(span),
             (None, Some(compression)) => compression.first(len),
             (None, None) => 0,
@@ -225,7 +225,7 @@ impl KeyValues {
 
     /// Tokens that a buffer can have at most: beside those in sight some to go back by, and some to fill before it rolls.
     pub(super) fn room(&self) -> usize {
-        match self.look_back {
+        match self.max_lookback {
             None => self.capacity,
             Some(span) => span.saturating_add(2 * Self::SPARE).min(self.capacity),
         }
@@ -308,7 +308,7 @@ impl State for KeyValues {
     }
 
     fn fits(&self, needs: &dyn State) -> bool {
-        needs.downcast_ref::<Self>().is_some_and(|needs| needs.look_back == self.look_back)
+        needs.downcast_ref::<Self>().is_some_and(|needs| needs.max_lookback == self.max_lookback)
     }
 
     /// Those that it was made for, or else those of what it holds.
@@ -328,7 +328,7 @@ impl State for KeyValues {
     /// If a number of the compression is 0.
     fn compress(&mut self, compression: Compression) -> bool {
         assert!(compression.validate().is_ok(), "{compression:?} has a 0");
-        let can = self.look_back.is_none() && self.cache_type == CacheType::Computed;
+        let can = self.max_lookback.is_none() && self.cache_type == CacheType::Computed;
         self.compression = Some(compression).filter(|_| can);
         self.compression.is_some()
     }
@@ -345,7 +345,7 @@ impl State for KeyValues {
     }
 
     fn keeps(&self) -> String {
-        let kept = match (self.look_back, self.compression) {
+        let kept = match (self.max_lookback, self.compression) {
             (Some(span), _) => format!("the last {span} tokens"),
             (None, Some(Compression { recent, rate })) => {
                 format!("the last {recent} tokens and the mean of every {rate} before them")

@@ -218,7 +218,7 @@ impl TokenMixer for LatentAttention {
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         let sizes = [("n_kv_heads", 1), ("mixer.d_latent", self.up.widths()[0]), ("mixer.d_rotary", self.d_rotary)];
-        Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(sizes))
+        Box::new(KeyValues::new(rule.max_lookback(), capacity).with_sizes(sizes))
     }
 
     fn head_output(&self) -> Option<&Linear> {
@@ -227,7 +227,7 @@ impl TokenMixer for LatentAttention {
 
     /// As in training, where keys and values of every head are made.
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        let part = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         let norm = |name: &str, norm: &Norm, width: usize| norm.cost(width).named(name);
         let queries = self.query_down.as_ref().zip(self.query_norm.as_ref());
         let queries =
@@ -240,9 +240,9 @@ impl TokenMixer for LatentAttention {
             norm("latent_norm", &self.latent_norm, d_latent),
             part("up", &self.up),
             Cost::default().with_flops(2.0 * pairs).named("scores"),
-            Cost::of(&self.output).keeping(heads).named("output"),
+            Cost::of(&self.output).with_activations(heads).named("output"),
         ];
-        let cached = KeyValues::new(rule.look_back(), length).room().saturating_mul(d_latent + self.d_rotary);
+        let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(d_latent + self.d_rotary);
         Cost::sum(queries.into_iter().flatten().chain(others)).with_cache(cached.saturating_mul(FLOAT))
     }
 }

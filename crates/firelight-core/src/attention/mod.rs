@@ -168,9 +168,9 @@ impl Attention {
         let pairs = self.mechanism.flops(pairs, [query / self.n_heads, value / self.n_kv_heads]);
         let scores = Cost::of(&self.mechanism).with_flops(self.n_heads as f64 * pairs).named("scores");
         let heads = self.output.widths()[0];
-        let output = Cost::of(&self.output).keeping(heads).named("output");
+        let output = Cost::of(&self.output).with_activations(heads).named("output");
         let sinks = self.sinks.as_ref().map(|sinks| Cost::of(sinks).named("sinks"));
-        let gate = self.gate.as_ref().map(|gate| Cost::of(gate).keeping(2 * heads).named("gate"));
+        let gate = self.gate.as_ref().map(|gate| Cost::of(gate).with_activations(2 * heads).named("gate"));
         let parts = self.projection.costs().into_iter().chain(norms.into_iter().flatten()).chain(sinks).chain(gate);
         Cost::sum(parts.chain([scores, output]))
     }
@@ -258,7 +258,7 @@ impl TokenMixer for Attention {
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         match self.keeps_sums(rule) {
             true => Box::new(RecurrentState::<4>::new(capacity).with_sizes(self.sums_sizes())),
-            false => Box::new(KeyValues::new(rule.look_back(), capacity).with_sizes(self.sizes())),
+            false => Box::new(KeyValues::new(rule.max_lookback(), capacity).with_sizes(self.sizes())),
         }
     }
 
@@ -275,7 +275,7 @@ impl TokenMixer for Attention {
         let [_, key, value] = self.projection.widths();
         let cached = match self.keeps_sums(rule) {
             true => self.sums_sizes().into_iter().map(|(_, size)| size).product(),
-            false => KeyValues::new(rule.look_back(), length).room().saturating_mul(key + value),
+            false => KeyValues::new(rule.max_lookback(), length).room().saturating_mul(key + value),
         };
         self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
     }

@@ -157,7 +157,7 @@ mod tests {
     fn the_rule_of_a_causal_pattern_is_causal_and_says_how_far_it_looks() {
         let looks_back = |pattern: AttentionPattern| {
             assert_eq!(pattern.rule().is_causal(), pattern.is_causal(), "{pattern:?}");
-            pattern.rule().look_back()
+            pattern.rule().max_lookback()
         };
         for causal in [true, false] {
             assert_eq!(looks_back(AttentionPattern::Chunked { size: 3, causal }), Some(2));

@@ -144,7 +144,7 @@ impl Projection {
 
     /// What it costs a token: it keeps all of them.
     pub(super) fn costs(&self) -> Vec<Cost> {
-        let named = |name: &str, layer: &Linear| Cost::of(layer).keeping(layer.widths()[1]).named(name);
+        let named = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         match self {
             Self::Separate(SeparateProjection { query, key, value }) => {
                 vec![named("query", query), named("key", key), named("value", value)]

@@ -17,8 +17,8 @@ fn types() -> Vec<CacheType> {
 /// One with blocks of 32, and one with a scale a row.
 const WIDTHS: [usize; 2] = [64, 6];
 
-fn typed(look_back: Option<usize>, cache_type: CacheType) -> KeyValues {
-    let mut state = KeyValues::new(look_back, 10_000);
+fn typed(max_lookback: Option<usize>, cache_type: CacheType) -> KeyValues {
+    let mut state = KeyValues::new(max_lookback, 10_000);
     assert!(state.store_as(cache_type));
     state
 }
@@ -48,9 +48,9 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(look_back: Option<usize>, cache_type: CacheType, width: usize) -> Self {
-        let plain = KeyValues::new(look_back, 10_000);
-        Self { typed: typed(look_back, cache_type), plain, cache_type, width, rows: 1 }
+    fn new(max_lookback: Option<usize>, cache_type: CacheType, width: usize) -> Self {
+        let plain = KeyValues::new(max_lookback, 10_000);
+        Self { typed: typed(max_lookback, cache_type), plain, cache_type, width, rows: 1 }
     }
 
     /// Reads tokens into both, and compares what their queries see.
@@ -140,9 +140,9 @@ fn memory_is_a_half_and_nine_thirty_seconds() {
 #[test]
 fn steps_chunks_and_one_pass_remember_the_same() {
     for cache_type in types() {
-        for (look_back, width) in [(None, WIDTHS[0]), (None, WIDTHS[1]), (Some(20), WIDTHS[0])] {
+        for (max_lookback, width) in [(None, WIDTHS[0]), (None, WIDTHS[1]), (Some(20), WIDTHS[0])] {
             let read = |part: usize| {
-                let mut state = typed(look_back, cache_type);
+                let mut state = typed(max_lookback, cache_type);
                 for start in (0..240).step_by(part) {
                     let x = tokens(1, start, [part, width]);
                     state.append(x.clone(), x);
@@ -224,8 +224,8 @@ proptest! {
         width in 0usize..2,
         rolls in any::<bool>(),
     ) {
-        let (cache_type, width, look_back) = (types()[kind % types().len()], WIDTHS[width], rolls.then_some(30));
-        let mut pair = Pair::new(look_back, cache_type, width);
+        let (cache_type, width, max_lookback) = (types()[kind % types().len()], WIDTHS[width], rolls.then_some(30));
+        let mut pair = Pair::new(max_lookback, cache_type, width);
         pair.append(3);
         for step in steps {
             match step {
@@ -234,7 +234,7 @@ proptest! {
                 Step::Reorder if pair.rows > 1 => pair.select(&[1, 0]),
                 Step::Repeat if pair.rows < 3 => pair.select(&[0, 0]),
                 Step::Join(length) if pair.rows < 3 && !pair.typed.is_empty() => {
-                    let mut other = Pair::new(look_back, cache_type, width);
+                    let mut other = Pair::new(max_lookback, cache_type, width);
                     other.append(length);
                     pair.join(other);
                 }

@@ -3,9 +3,9 @@ use crate::attention::KeyValues;
 use crate::state::RecurrentState;
 
 /// A layer for each number of tokens that its queries look back.
-fn cache(look_back: impl IntoIterator<Item = Option<usize>>, capacity: usize) -> Cache {
-    let state = |look_back| KeyValues::new(look_back, capacity).boxed();
-    Cache::new(look_back.into_iter().map(state), capacity)
+fn cache(max_lookback: impl IntoIterator<Item = Option<usize>>, capacity: usize) -> Cache {
+    let state = |max_lookback| KeyValues::new(max_lookback, capacity).boxed();
+    Cache::new(max_lookback.into_iter().map(state), capacity)
 }
 
 fn append(cache: &mut Cache, layer: usize, key: Tensor<4>, value: Tensor<4>) -> (Tensor<4>, Tensor<4>) {

@@ -26,7 +26,7 @@ fn top_k() -> usize {
     2
 }
 
-/// What the router makes of its outputs.
+/// How the router turns its logits into scores.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -46,7 +46,7 @@ fn one_fold() -> f64 {
     1.0
 }
 
-/// How many experts there are, and how a token finds its own.
+/// Configuration of a mixture of experts: the number of experts, and how the router chooses among them.
 #[doc(alias = "MoE")]
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -60,14 +60,14 @@ pub struct ExpertsConfig {
     /// token and more. With one the quotient would be 1, and the router would learn nothing from the task.
     #[serde(default)]
     pub renormalise: Option<bool>,
-    /// Places of an expert in training, as a multiple of its even share of the tokens: the tokens beyond them go without
-    /// it. Default: as many as are needed, and no token is lost.
+    /// Capacity factor in training: an expert takes at most this multiple of its even share of the tokens, and tokens beyond it are
+    /// dropped. Default: no limit, no token is dropped.
     #[serde(default)]
     pub capacity: Option<f64>,
     /// A bias of the router, as gpt-oss. Default: false.
     #[serde(default)]
     pub router_bias: bool,
-    /// What the router makes of its outputs. Default: probabilities.
+    /// How the router turns its logits into scores. Default: probabilities.
     #[serde(default)]
     pub scores: RouterScores,
     /// Adds a number of its own to each expert's score for the choice alone, not for its weight, as DeepSeek-V3. Default: false.
@@ -79,7 +79,7 @@ pub struct ExpertsConfig {
     /// Groups whose experts a token may choose. Default: 1.
     #[serde(default = "one")]
     pub top_groups: usize,
-    /// Experts in one that reads every token, beside the chosen ones: its inner width is so many times that of an expert. Default: 0.
+    /// Number of shared experts, which read every token; they are one network with an inner width of so many experts. Default: 0.
     #[serde(default)]
     pub n_shared: usize,
     /// Factor of the chosen experts' weights. Default: 1.
@@ -111,13 +111,13 @@ impl ExpertsConfig {
         self
     }
 
-    /// Sets what the router makes of its outputs.
+    /// Sets how the router turns its logits into scores.
     pub fn with_scores(mut self, scores: RouterScores) -> Self {
         self.scores = scores;
         self
     }
 
-    /// Sets whether the choice is corrected by a number for each expert.
+    /// Sets whether the choice has a correction bias for each expert.
     pub fn with_correction(mut self, correction: bool) -> Self {
         self.correction = correction;
         self
@@ -129,7 +129,7 @@ impl ExpertsConfig {
         self
     }
 
-    /// Sets the width of the expert that reads every token, in experts.
+    /// Sets the number of shared experts.
     pub fn with_shared(mut self, n_shared: usize) -> Self {
         self.n_shared = n_shared;
         self
@@ -153,7 +153,7 @@ impl ExpertsConfig {
         self
     }
 
-    /// Sets the places of an expert in training, as a multiple of its even share.
+    /// Sets the capacity factor.
     pub fn with_capacity(mut self, capacity: f64) -> Self {
         self.capacity = Some(capacity);
         self
@@ -219,7 +219,7 @@ impl ExpertsConfig {
     }
 }
 
-/// Feed-forward networks of which every token is read by a few.
+/// A mixture of experts: several feed-forward networks, of which each token is routed to a few.
 ///
 /// `y = shared(x) + scale Σ g_e(x) expert_e(x)` over the `top_k` experts with the largest `p = softmax(router(x))`, where `g` is
 /// `p`, or `p` divided by the sum over the chosen. Only the chosen experts are computed.
@@ -254,7 +254,7 @@ pub struct MixtureOfExperts {
 }
 
 impl MixtureOfExperts {
-    /// Padding, `[B, T]`, goes to no expert, takes no place and gives 0.
+    /// Padding, `[B, T]`, is routed to no expert, takes no capacity and gives 0.
     ///
     /// The choice is made on the host, ties to the first, so that every backend makes the same: one copy of `[B T, X]`
     /// numbers a layer.
@@ -288,7 +288,7 @@ impl MixtureOfExperts {
 
     /// What it costs a token: the router, `top_k` of the experts, and what reads every token.
     pub(crate) fn cost(&self) -> Cost {
-        let router = Cost::of(&self.router).keeping(self.config.n_experts).named("router");
+        let router = Cost::of(&self.router).with_activations(self.config.n_experts).named("router");
         let experts =
             self.experts.first().map(|expert| expert.cost().repeated(self.config.n_experts, self.config.top_k));
         let correction = self.correction.as_ref().map(|correction| Cost::of(correction).named("correction"));

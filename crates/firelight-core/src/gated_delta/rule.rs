@@ -38,9 +38,9 @@ pub(super) struct Tokens {
     pub(super) log_decay: Tensor<3>,
 }
 
-/// Reads the tokens in turn into the state `before`, `[B, H, E, W]`, zeros where there is none. Returns what their queries
+/// Reads the tokens in turn into the state, from `initial_state`, `[B, H, E, W]`, zeros where there is none. Returns what their queries
 /// find, `[B, T, H, W]`, and the state after them.
-pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
+pub(super) fn gated_delta_rule(tokens: Tokens, initial_state: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
     let [batch, length, heads, width] = tokens.value.dims();
     let d_key = tokens.key.dims()[3];
     // Burn 0.22.1 computes a wrong gradient of the keys on wgpu where a chunk has one token.
@@ -60,19 +60,19 @@ pub(super) fn gated_delta_rule(tokens: Tokens, before: Option<Tensor<4>>) -> (Te
     let into_state = (key.clone() * decay.to_end).transpose(); // [N R, E, C]
     let [inputs, lost] = [&written, &erased].map(|x| into_state.clone().matmul(x.clone())); // [N R, E, W | E]
     let transitions = identity(&lost) * decay.whole - lost;
-    let before = before.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], (&like.0, like.1)));
+    let initial_state = initial_state.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], (&like.0, like.1)));
     let of_chunks = |x: Tensor<3>| {
         let [_, height, width] = x.dims();
         x.reshape([chunks, rows, height, width])
     };
-    let before = before.reshape([rows, d_key, width]);
-    let states = linear_recurrence(of_chunks(transitions), of_chunks(inputs), before); // [N + 1, R, E, W]
-    let after = states.clone().narrow(0, chunks, 1);
+    let initial_state = initial_state.reshape([rows, d_key, width]);
+    let states = linear_recurrence(of_chunks(transitions), of_chunks(inputs), initial_state); // [N + 1, R, E, W]
+    let final_state = states.clone().narrow(0, chunks, 1);
     let states = states.narrow(0, 0, chunks).reshape([chunks * rows, d_key, width]);
 
     let written = written - erased.matmul(states.clone());
     let output = (query.clone() * decay.since_begin).matmul(states) + pairs(query).matmul(written);
-    (in_order(output, [batch, length, heads]), after.reshape([batch, heads, d_key, width]))
+    (in_order(output, [batch, length, heads]), final_state.reshape([batch, heads, d_key, width]))
 }
 
 /// Floating point operations of one token of a head: all products above but those inside of the inverse, which are a third of two
@@ -180,7 +180,7 @@ mod tests {
     use firelight_kernels::assert_close;
 
     /// The definition, token by token: the state decays, and gives `strength` of what it holds for the key in exchange for the value.
-    fn token_by_token(tokens: Tokens, before: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
+    fn token_by_token(tokens: Tokens, initial_state: Option<Tensor<4>>) -> (Tensor<4>, Tensor<4>) {
         let [batch, length, heads, width] = tokens.value.dims();
         let d_key = tokens.key.dims()[3];
         let column = |x: &Tensor<4>, t| {
@@ -188,7 +188,8 @@ mod tests {
             x.clone().narrow(1, t, 1).reshape([batch, heads, width, 1])
         };
         let number = |x: &Tensor<3>, t| x.clone().narrow(1, t, 1).reshape([batch, heads, 1, 1]);
-        let mut state = before.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], &tokens.key.device()));
+        let mut state =
+            initial_state.unwrap_or_else(|| Tensor::zeros([batch, heads, d_key, width], &tokens.key.device()));
         let outputs = (0..length).map(|t| {
             let kept = number(&tokens.log_decay, t).exp();
             let (query, key, value) = (column(&tokens.query, t), column(&tokens.key, t), column(&tokens.value, t));
@@ -251,10 +252,11 @@ mod tests {
         for length in [1, 2, 3, 7, 32, 33, 63, 64, 65, 100, 127, 128, 129, 192, 200] {
             for document in [None, Some(5), Some(64), Some(90)] {
                 let leaves = random([2, length, 3, 4, 5], &device);
-                let before = Tensor::random([2, 3, 4, 5], Distribution::Normal(0.0, 1.0), &device);
-                for before in [None, Some(before)] {
-                    let (expected, expected_state) = token_by_token(tokens(leaves.clone(), document), before.clone());
-                    let (found, state) = gated_delta_rule(tokens(leaves.clone(), document), before);
+                let initial_state = Tensor::random([2, 3, 4, 5], Distribution::Normal(0.0, 1.0), &device);
+                for initial_state in [None, Some(initial_state)] {
+                    let (expected, expected_state) =
+                        token_by_token(tokens(leaves.clone(), document), initial_state.clone());
+                    let (found, state) = gated_delta_rule(tokens(leaves.clone(), document), initial_state);
                     assert_close(&found, &expected, 2e-5);
                     assert_close(&state, &expected_state, 2e-5);
                 }
@@ -267,15 +269,15 @@ mod tests {
         let device = Device::default().autodiff();
         for (length, document) in [(1, None), (6, None), (64, Some(10)), (130, None), (200, Some(70))] {
             let leaves = random([1, length, 2, 4, 3], &device).map(Tensor::require_grad);
-            let before = Tensor::random([1, 2, 4, 3], Distribution::Normal(0.0, 1.0), &device).require_grad();
+            let initial_state = Tensor::random([1, 2, 4, 3], Distribution::Normal(0.0, 1.0), &device).require_grad();
             let cotangent = Tensor::random([1, length, 2, 3], Distribution::Normal(0.0, 1.0), &device);
             let gradients = |(output, state): (Tensor<4>, Tensor<4>)| {
                 let gradients = ((output * cotangent.clone()).sum() + state.powi_scalar(2).sum()).backward();
-                let leaves = leaves.iter().chain([&before]);
+                let leaves = leaves.iter().chain([&initial_state]);
                 leaves.map(|leaf| leaf.grad(&gradients).expect("a gradient").into_data()).collect::<Vec<_>>()
             };
-            let expected = gradients(token_by_token(tokens(leaves.clone(), document), Some(before.clone())));
-            let found = gradients(gated_delta_rule(tokens(leaves.clone(), document), Some(before.clone())));
+            let expected = gradients(token_by_token(tokens(leaves.clone(), document), Some(initial_state.clone())));
+            let found = gradients(gated_delta_rule(tokens(leaves.clone(), document), Some(initial_state.clone())));
             for (found, expected) in found.iter().zip(&expected) {
                 assert_close(found, expected, 1e-4);
             }

@@ -108,8 +108,8 @@ fn joined_documents(states: [&GatedDeltaState; 2]) -> Option<Tensor<2, Int>> {
     let named = states.iter().filter_map(|state| state.documents.clone());
     let smallest = named.map(|documents| documents.min().into_scalar::<i64>()).min()?;
     let of_state = |state: &&GatedDeltaState| {
-        let [rows, reach, _] = state.window.as_ref()?.dims();
-        let one = |window: &Tensor<3>| Tensor::full([rows, reach], smallest, &window.device());
+        let [rows, history_len, _] = state.window.as_ref()?.dims();
+        let one = |window: &Tensor<3>| Tensor::full([rows, history_len], smallest, &window.device());
         state.documents.clone().or_else(|| state.window.as_ref().map(one))
     };
     Some(Tensor::cat(states.iter().filter_map(of_state).collect(), 0))

@@ -54,17 +54,17 @@ fn hooked(mut hooks: Hooks) -> Tensor<3> {
 #[test]
 fn heads_and_weights_are_switched_off_and_replaced_as_by_hand() {
     assert_close(&hooked(Hooks::new()), &[4.0, 2.0, 4.0, 2.0], 1e-6);
-    let ablated = |by, places| hooked(Hooks::new().ablate("blocks.0.attention.heads", by, places));
-    assert_close(&ablated(Ablation::Zero, Places::heads([1])), &[4.0, 0.0, 4.0, 0.0], 1e-6);
-    assert_close(&ablated(Ablation::Zero, Places::heads([0]).at_positions([1])), &[4.0, 2.0, 0.0, 2.0], 1e-6);
+    let ablated = |by, slice| hooked(Hooks::new().ablate("blocks.0.attention.heads", by, slice));
+    assert_close(&ablated(Ablation::Zero, ActivationSlice::heads([1])), &[4.0, 0.0, 4.0, 0.0], 1e-6);
+    assert_close(&ablated(Ablation::Zero, ActivationSlice::heads([0]).at_positions([1])), &[4.0, 2.0, 0.0, 2.0], 1e-6);
     // Of equal tokens the mean is each of them.
-    assert_close(&ablated(Ablation::Mean, Places::all()), &[4.0, 2.0, 4.0, 2.0], 1e-6);
+    assert_close(&ablated(Ablation::Mean, ActivationSlice::all()), &[4.0, 2.0, 4.0, 2.0], 1e-6);
 
     // The first token sees itself alone, the second one the first: of head 1, then of both.
     let weights = Tensor::<4>::from_floats([[[[1.0, 0.0], [1.0, 0.0]]]], &Device::default());
-    let patched = |places| hooked(Hooks::new().patch("blocks.0.attention.weights", weights.clone(), places));
-    assert_close(&patched(Places::heads([1])), &[4.0, 4.0, 4.0, 4.0], 1e-6);
-    assert_close(&patched(Places::all()), &[2.0, 4.0, 2.0, 4.0], 1e-6);
+    let patched = |slice| hooked(Hooks::new().patch("blocks.0.attention.weights", weights.clone(), slice));
+    assert_close(&patched(ActivationSlice::heads([1])), &[4.0, 4.0, 4.0, 4.0], 1e-6);
+    assert_close(&patched(ActivationSlice::all()), &[2.0, 4.0, 2.0, 4.0], 1e-6);
     let edited = hooked(Hooks::new().edit("blocks.0.*.weights", |weights: Tensor<4>| weights * 0.5));
     assert_close(&edited, &[2.0, 1.0, 2.0, 1.0], 1e-6);
 }
@@ -85,8 +85,9 @@ fn queries_keys_and_values_are_read_and_changed_as_by_hand() {
     assert_close(&read("query"), &[1.0, 3.0, 2.0, 0.0], 1e-6); // Head 0 of both tokens, then head 1.
     assert_close(&read("value"), &[2.0, 6.0, 4.0, 0.0], 1e-6);
     // Queries of zeros see all alike; values of zeros are nothing to see.
-    let off =
-        |name: &str| run(Hooks::new().ablate(format!("blocks.0.attention.{name}"), Ablation::Zero, Places::all())).0;
+    let off = |name: &str| {
+        run(Hooks::new().ablate(format!("blocks.0.attention.{name}"), Ablation::Zero, ActivationSlice::all())).0
+    };
     assert_close(&off("query"), &[4.0, 2.0, 4.0, 2.0], 1e-6);
     assert_close(&off("value"), &[0.0; 4], 0.0);
 }
@@ -107,8 +108,8 @@ fn put_back(forward: impl Fn(&mut Pass) -> Tensor<3>) {
     let (plain, found) = hooks.run(&forward).expect("the paths of this pass");
     assert!(found.paths().eq(paths.iter()), "{found:?}");
     let put = |hooks: Hooks, path: &String| match found.shape(path).map(<[usize]>::len) {
-        Some(4) => hooks.patch(path.clone(), found.get::<4>(path).expect("heads"), Places::all()),
-        _ => hooks.patch(path.clone(), found.get::<3>(path).expect("vectors"), Places::all()),
+        Some(4) => hooks.patch(path.clone(), found.get::<4>(path).expect("heads"), ActivationSlice::all()),
+        _ => hooks.patch(path.clone(), found.get::<3>(path).expect("vectors"), ActivationSlice::all()),
     };
     let (patched, _) = paths.iter().fold(Hooks::new(), put).run(&forward).expect("the same shapes");
     assert_close(&patched, &plain, 1e-5); // A GPU may choose other kernels for the second pass.
@@ -154,7 +155,7 @@ fn decoders_with_a_memory_and_images_have_paths_too() {
 fn a_trace_shows_what_hooks_have_made_of_the_weights() {
     let (model, x) = (stack(small()), random([1, 4, 8], &Device::default()));
     let mut trace = Trace::default();
-    let mut hooks = Hooks::new().ablate("blocks.1.attention.weights", Ablation::Zero, Places::heads([0]));
+    let mut hooks = Hooks::new().ablate("blocks.1.attention.weights", Ablation::Zero, ActivationSlice::heads([0]));
     run(&model, &x, &mut Pass::default().with_trace(&mut trace).with_hooks(&mut hooks));
     hooks.finish().expect("a path of this pass");
     let weights = trace.layers[1].attention.clone().expect("weights");
@@ -165,7 +166,7 @@ fn a_trace_shows_what_hooks_have_made_of_the_weights() {
 #[test]
 fn a_stack_whose_parts_are_off_gives_its_embedding() {
     let (model, x) = (stack(small()), random([1, 4, 8], &Device::default()));
-    let hooks = Hooks::new().ablate("blocks.*.*.output", Ablation::Zero, Places::all());
+    let hooks = Hooks::new().ablate("blocks.*.*.output", Ablation::Zero, ActivationSlice::all());
     let mut hooks = hooks.record("embedding").record("blocks.1.output");
     let (_, found) = hooks.run(|pass| run(&model, &x, pass)).expect("paths of this pass");
     let [first, last] = ["embedding", "blocks.1.output"].map(|path| found.get::<3>(path).expect("recorded"));
@@ -181,7 +182,7 @@ fn gradients_flow_through_patches_and_edits() {
     let gate = Tensor::<3>::ones([1, 1, 8], &device).require_grad();
     let edit = gate.clone();
     let mut hooks = Hooks::new()
-        .patch("blocks.0.output", source.clone(), Places::positions([1]))
+        .patch("blocks.0.output", source.clone(), ActivationSlice::positions([1]))
         .edit("blocks.1.feed_forward.output", move |x: Tensor<3>| x * edit.clone());
     let cotangent = random([1, 4, 8], &device);
     let forward = |pass: &mut Pass| (run(&model, &x, pass) * cotangent).sum();
@@ -205,7 +206,7 @@ fn a_hook_that_does_not_fit_is_told() {
     );
     let wide = Tensor::<3>::ones([1, 4, 9], &Device::default());
     assert_eq!(
-        error(Hooks::new().patch("blocks.0.output", wide, Places::all())),
+        error(Hooks::new().patch("blocks.0.output", wide, ActivationSlice::all())),
         "`blocks.0.output`: the activation has the shape [1, 4, 8], and what replaces it [1, 4, 9]"
     );
     assert_eq!(

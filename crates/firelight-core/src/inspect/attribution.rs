@@ -10,7 +10,7 @@ use crate::pass::Pass;
 use crate::transformer::Transformer;
 use burn::tensor::Tensor;
 
-/// What each part of a stack adds to a number that is read off its output, at every token: `[B, T]` each.
+/// Direct logit attribution: the contribution of each part of a stack to a number read off its output, at every token, `[B, T]` each.
 #[derive(Debug, Clone)]
 pub struct Attribution {
     /// The embeddings.
@@ -39,8 +39,8 @@ impl Attribution {
     }
 }
 
-/// What each part adds to `score`, a number that is read off the output of the stack and affine in it: a logit, or the difference of two.
-/// A soft cap of the logits is not.
+/// The contribution of each part to `score`, a number that is an affine function of the output of the stack: a logit, or the difference of
+/// two. A soft cap of the logits is not.
 ///
 /// # Shapes
 /// - what `forward` returns, the output of the stack, and the input of `score`: `[B, T, D]`

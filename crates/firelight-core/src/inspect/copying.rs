@@ -6,7 +6,7 @@
 //! through by itself, where Wang et al. take the first feed-forward network alone.
 
 use crate::block::TransformerBlock;
-use crate::hooks::{HookError, Hooks, Places};
+use crate::hooks::{ActivationSlice, HookError, Hooks};
 use crate::layer::{FeedForwardNetwork, TokenMixer};
 use crate::pass::Pass;
 use crate::transformer::Transformer;
@@ -15,8 +15,9 @@ use burn::tensor::Tensor;
 /// The stream that heads read.
 const FIRST: &str = "blocks.0.output";
 
-/// The share of tokens that each head of a layer has among its `top` highest logits when it sees that token alone, as the first layer leaves it,
-/// `[H]`: what the head writes is read by the final norm and the `head` of the model. Equal logits do not count.
+/// The copying score of each head of a layer, `[H]`: the share of tokens that are among the `top` highest logits of the head's output when
+/// it attends to that token alone. The token is read after the first layer, and the head's output through the final norm and the `head` of
+/// the model. Equal logits do not count.
 ///
 /// # Shapes
 /// - `forward` runs `stack` on rows of one token each, `[N, 1, D]`, whose ids are `ids`
@@ -53,7 +54,7 @@ pub fn copying<M: TokenMixer + 'static, F: FeedForwardNetwork + 'static, T>(
     if layer > 1 {
         // Deep in a stack a lone token says little of itself.
         let (_, first) = Hooks::new().record(FIRST).run(&mut forward)?;
-        hooks = hooks.patch(format!("blocks.{}.output", layer - 1), first.get::<3>(FIRST)?, Places::all());
+        hooks = hooks.patch(format!("blocks.{}.output", layer - 1), first.get::<3>(FIRST)?, ActivationSlice::all());
     }
     let (_, found) = hooks.run(&mut forward)?;
     let block = stack.layers().nth(layer).expect("a layer of the stack, whose activation was found");

@@ -5,7 +5,7 @@
 //! al. 2022, §2.2 (<https://arxiv.org/abs/2211.00593>) and Zhang and Nanda 2024, §2.2 (<https://arxiv.org/abs/2309.16042>); heads switched off one
 //! by one, Michel et al. 2019, §3.1 (<https://arxiv.org/abs/1905.10650>).
 
-use crate::hooks::{Ablation, Activations, HookError, Hooks, Places};
+use crate::hooks::{Ablation, ActivationSlice, Activations, HookError, Hooks};
 use crate::pass::Pass;
 use burn::tensor::Tensor;
 
@@ -31,10 +31,10 @@ impl Columns {
         }
     }
 
-    fn places(self, column: usize) -> Places {
+    fn slice(self, column: usize) -> ActivationSlice {
         match self {
-            Self::Positions => Places::positions([column]),
-            Self::Heads => Places::heads([column]),
+            Self::Positions => ActivationSlice::positions([column]),
+            Self::Heads => ActivationSlice::heads([column]),
         }
     }
 }
@@ -52,21 +52,21 @@ impl Grid {
     fn fill(
         found: &Activations,
         columns: Columns,
-        mut value: impl FnMut(&str, Places) -> Result<f64, HookError>,
+        mut value: impl FnMut(&str, ActivationSlice) -> Result<f64, HookError>,
     ) -> Result<Self, HookError> {
         let mut grid = Self { paths: found.paths().map(String::from).collect(), values: Vec::new() };
         for path in &grid.paths {
             let count = columns.count(path, found.shape(path).unwrap_or_default())?;
             let row: Result<Vec<f64>, HookError> =
-                (0..count).map(|column| value(path, columns.places(column))).collect();
+                (0..count).map(|column| value(path, columns.slice(column))).collect();
             grid.values.push(row?);
         }
         Ok(grid)
     }
 }
 
-/// How much of a number comes back when one activation after the other is carried from a clean pass into a corrupted one: 0 where nothing
-/// does, 1 where all of it. `pattern` names the activations; each pass is run with one token or head of one of them replaced.
+/// Activation patching: the share of a number that is restored when an activation of the clean pass replaces that of the corrupted pass, 0
+/// for none of it and 1 for all. `pattern` names the activations; one token or head of one of them is replaced at a time.
 ///
 /// Both passes read inputs of one shape, and give a number for each row, `[B]`, of which the mean counts: the difference of the logits of
 /// two tokens, for example.
@@ -77,7 +77,7 @@ impl Grid {
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use firelight_core::inspect::{Columns, restoration};
+/// use firelight_core::inspect::{Columns, patching_effects};
 /// use firelight_core::{HookError, Pass, SequenceInput, TransformerConfig};
 ///
 /// let stack = TransformerConfig::new(16, 4, 2).init(&Device::flex());
@@ -87,14 +87,14 @@ impl Grid {
 ///     let y = stack.forward(x.clone(), &SequenceInput::default(), pass);
 ///     y.narrow(1, 2, 1).narrow(2, 0, 1).reshape([1]) // A number of the last token.
 /// };
-/// let grid = restoration("blocks.*.output", Columns::Positions, |pass| run(&clean, pass), |pass| run(&corrupted, pass))?;
+/// let grid = patching_effects("blocks.*.output", Columns::Positions, |pass| run(&clean, pass), |pass| run(&corrupted, pass))?;
 /// assert_eq!(grid.values[0][0], 0.0); // The first token is the same in both, and sees no other.
 /// assert!((grid.values[1][2] - 1.0).abs() < 1e-3); // The last token behind the last layer is all that the number is read off.
 /// # Ok::<(), HookError>(())
 /// ```
 #[doc(alias = "activation patching")]
 #[doc(alias = "causal tracing")]
-pub fn restoration(
+pub fn patching_effects(
     pattern: &str,
     columns: Columns,
     clean: impl FnOnce(&mut Pass) -> Tensor<1>,
@@ -106,14 +106,14 @@ pub fn restoration(
         let problem = format!("the clean pass gives {clean} and the corrupted one {base}: nothing is to be restored");
         return Err(HookError::new(pattern, problem));
     }
-    Grid::fill(&found, columns, |path, places| {
-        let (number, _) = patched(&found, path, places)?.run(&mut corrupted)?;
+    Grid::fill(&found, columns, |path, slice| {
+        let (number, _) = patched(&found, path, slice)?.run(&mut corrupted)?;
         Ok((mean(number) - base) / (clean - base))
     })
 }
 
-/// How much a number changes when one token or head after the other of the activations that `pattern` names is switched off: the number
-/// without it less the number of the plain pass.
+/// The change of a number when a token or head of an activation is ablated: the number of the ablated pass minus that of the plain pass.
+/// `pattern` names the activations; one token or head of one of them is ablated at a time.
 ///
 /// `forward` gives a number for each row, `[B]`, of which the mean counts.
 ///
@@ -140,17 +140,17 @@ pub fn ablation_effects(
 ) -> Result<Grid, HookError> {
     let (plain, found) = Hooks::new().record(pattern).run(&mut forward)?;
     let plain = mean(plain);
-    Grid::fill(&found, columns, |path, places| {
-        let (number, _) = Hooks::new().ablate(path, by, places).run(&mut forward)?;
+    Grid::fill(&found, columns, |path, slice| {
+        let (number, _) = Hooks::new().ablate(path, by, slice).run(&mut forward)?;
         Ok(mean(number) - plain)
     })
 }
 
 /// Hooks that put what was found back.
-fn patched(found: &Activations, path: &str, places: Places) -> Result<Hooks, HookError> {
+fn patched(found: &Activations, path: &str, slice: ActivationSlice) -> Result<Hooks, HookError> {
     match found.shape(path).map(<[usize]>::len) {
-        Some(4) => Ok(Hooks::new().patch(path, found.get::<4>(path)?, places)),
-        _ => Ok(Hooks::new().patch(path, found.get::<3>(path)?, places)),
+        Some(4) => Ok(Hooks::new().patch(path, found.get::<4>(path)?, slice)),
+        _ => Ok(Hooks::new().patch(path, found.get::<3>(path)?, slice)),
     }
 }
 

@@ -10,8 +10,8 @@ use crate::transformer::Transformer;
 use burn::tensor::Tensor;
 use std::iter::once;
 
-/// What `head` makes of the residual stream before the first layer and behind each one, after the final norm: `layers + 1` results, of which
-/// the last is what the model itself says. Where there is no final norm the stream is read as it is.
+/// Logit lens: applies the final norm and `head` to the residual stream before the first layer and after each layer. Returns `layers + 1`
+/// results, of which the last is the output of the model itself. Where there is no final norm the stream is read as it is.
 ///
 /// # Shapes
 /// - the input of `head`: `[B, T, D]`

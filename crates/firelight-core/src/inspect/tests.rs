@@ -2,7 +2,7 @@ use super::*;
 use crate::attention::Projection;
 use crate::block::{NormPlacement, TransformerBlock};
 use crate::context::LayerContext;
-use crate::hooks::{Ablation, Hooks, Places};
+use crate::hooks::{Ablation, ActivationSlice, Hooks};
 use crate::init::{ParamBuilder, WeightInit};
 use crate::layer::FeedForwardNetwork;
 use crate::linear::{Linear, LinearConfig};
@@ -193,7 +193,7 @@ fn patching_finds_the_token_and_the_head_that_carry_the_answer() {
     let [clean, corrupted] = [[BEGIN, 0, 1, 2, 3, 0], [BEGIN, 0, 2, 1, 3, 0]];
     let restored = |pattern: &str, columns| {
         let clean = |pass: &mut Pass| difference(&clean, pass);
-        restoration(pattern, columns, clean, |pass| difference(&corrupted, pass)).expect("two different answers")
+        patching_effects(pattern, columns, clean, |pass| difference(&corrupted, pass)).expect("two different answers")
     };
     let close = |grid: &Grid, expected: [&[f64]; 2]| {
         let found: Vec<f64> = grid.values.iter().flatten().copied().collect();
@@ -209,7 +209,8 @@ fn patching_finds_the_token_and_the_head_that_carry_the_answer() {
     let effects = effects.expect("heads");
     // Without layer 0 the query matches nothing: of six tokens alike one is a 1 and one a 2.
     close(&effects, [&[-1.0, 0.0], &[-1.0, 0.0]]);
-    let alike = restoration("blocks.0.output", Columns::Positions, forward, forward).expect_err("nothing to restore");
+    let alike =
+        patching_effects("blocks.0.output", Columns::Positions, forward, forward).expect_err("nothing to restore");
     assert!(alike.to_string().contains("nothing is to be restored"), "{alike}");
 }
 
@@ -285,8 +286,8 @@ fn places_of_a_grid_need_their_dimension() {
     assert_eq!(error.to_string(), "`blocks.0.output`: it has the shape [1, 3, 8], which has no heads");
     let by_token = ablation_effects("blocks.0.output", Columns::Positions, Ablation::Zero, number).expect("tokens");
     assert_eq!(by_token.values[0].len(), 3);
-    let places = Places::positions([0]);
-    let mut hooks = Hooks::new().ablate("blocks.0.output", Ablation::Zero, places);
+    let slice = ActivationSlice::positions([0]);
+    let mut hooks = Hooks::new().ablate("blocks.0.output", Ablation::Zero, slice);
     let (alone, _) = hooks.run(number).expect("a token");
     let plain = number(&mut Pass::default());
     assert_close(&[by_token.values[0][0]], &[(alone - plain).into_scalar::<f64>()], 1e-6);
@@ -311,7 +312,7 @@ fn a_pruned_stack_is_the_masked_one_and_smaller() {
         let whole = config.init_with(&ParamBuilder::new(&Device::default(), 0));
         let off = |hooks: Hooks, (layer, heads): (usize, &Vec<usize>)| {
             let path = format!("blocks.{layer}.attention.heads");
-            hooks.ablate(path, Ablation::Zero, Places::heads(heads.iter().copied()))
+            hooks.ablate(path, Ablation::Zero, ActivationSlice::heads(heads.iter().copied()))
         };
         let mut hooks = pruned.iter().enumerate().fold(Hooks::new(), off);
         let (masked, _) = hooks.run(|pass| run(&whole, &x, pass)).expect("heads of both layers");

@@ -51,7 +51,7 @@ pub fn padding(
     Ok(())
 }
 
-/// A row must come out in company as it does alone.
+/// A row of a batch must have the outputs that it has alone.
 ///
 /// `forward` maps `[B, T, X]` to `[B, T, Y]`, for any `B`.
 ///
@@ -62,25 +62,29 @@ pub fn padding(
 ///
 /// ```
 /// use burn::tensor::{Device, Distribution, Tensor};
-/// use firelight_core::invariants::batch_mates;
+/// use firelight_core::invariants::batch_independence;
 ///
 /// let x = Tensor::<3>::random([3, 4, 2], Distribution::Default, &Device::flex());
-/// assert!(batch_mates(|x| x.exp(), x.clone(), 1e-5).is_ok());
-/// assert!(batch_mates(|x| x.clone() - x.mean_dim(0), x, 1e-5).is_err()); // A norm over the batch.
+/// assert!(batch_independence(|x| x.exp(), x.clone(), 1e-5).is_ok());
+/// assert!(batch_independence(|x| x.clone() - x.mean_dim(0), x, 1e-5).is_err()); // A norm over the batch.
 /// ```
-pub fn batch_mates(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, tolerance: f64) -> Result<(), Violation> {
+pub fn batch_independence(
+    forward: impl Fn(Tensor<3>) -> Tensor<3>,
+    x: Tensor<3>,
+    tolerance: f64,
+) -> Result<(), Violation> {
     let [batch, _, _] = x.dims();
-    some("the rows of a batch are strangers", "rows", batch)?;
+    some("the rows of a batch are independent", "rows", batch)?;
     let together = forward(x.clone());
     for row in 0..batch {
         let alone = forward(x.clone().narrow(0, row, 1));
         let found = together.clone().narrow(0, row, 1);
-        compare("the rows of a batch are strangers", format!("row {row}"), alone, found, tolerance)?;
+        compare("the rows of a batch are independent", format!("row {row}"), alone, found, tolerance)?;
     }
     Ok(())
 }
 
-/// Each of several documents that are packed into a row must come out as it does alone.
+/// Each of the documents that are packed into a row must have the outputs that it has alone.
 ///
 /// `forward` maps `[B, T, X]` and the document of each token, `[B, T]`, to `[B, T, Y]`. `lengths` are the tokens of each document of
 /// `x`, in turn, in every row. A document of one token between two others finds what looks further back than to the token before.

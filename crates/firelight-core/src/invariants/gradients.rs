@@ -4,7 +4,7 @@ use burn::tensor::Tensor;
 
 use super::{Violation, noise, verdict};
 
-/// The gradient by autodiff must be the slope between two nearby points, in random directions.
+/// The gradient by autodiff must equal the finite difference between two nearby points, in random directions.
 ///
 /// `f` maps a tensor to one number, `[1]`. `x` is on a device without autodiff. Kinks and curvature spoil the slope over a
 /// long step and rounding the one over a short step: of five steps from `1e-2` to `1e-4` of the size of `x` the best one

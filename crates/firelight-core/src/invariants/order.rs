@@ -4,7 +4,7 @@ use burn::tensor::{Int, Tensor};
 
 use super::{Violation, compare, some};
 
-/// Permuted tokens must give the same outputs, permuted: true of every model that does not know positions.
+/// Permutation equivariance: permuted tokens must give the same outputs, permuted. This holds for every model without positions.
 ///
 /// `forward` maps `[B, T, X]` to `[B, T, Y]`.
 ///

@@ -6,17 +6,18 @@ use firelight_kernels::PairRule;
 
 use super::batches::names;
 use super::{
-    Violation, batch_mates, causality, compare, documents, gradients, noise, padding, parts_equal_whole, some, verdict,
+    Violation, batch_independence, causality, compare, documents, gradients, noise, padding, parts_equal_whole, some,
+    verdict,
 };
 use crate::cache::Cache;
 use crate::layer::Layer;
 use crate::pass::Pass;
 use crate::transformer::{SequenceInput, Transformer};
 
-/// A stack, ours or of layers of one's own, must pass every check of this module that applies to it: [`causality`] and caches
-/// where its patterns or `rule` hide the future, [`padding`] on both sides, [`batch_mates`], packed [`documents`], [`gradients`]. Rows of
-/// a cache must be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have the gradients of one
-/// that does not, to the bit.
+/// A stack of built-in or custom layers must pass every check of this module that applies to it: [`causality`] and caches where its
+/// patterns or `rule` hide the future, [`padding`] on both sides, [`batch_independence`], packed [`documents`], [`gradients`]. Rows of a
+/// cache must be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have
+/// the gradients of one that does not, to the bit.
 ///
 /// `rule` hides pairs in every layer beside what the patterns hide; [`PairRule::Full`] hides none. `x` is `[B, T, D]` with 6
 /// tokens or more, on a device without autodiff. A stack whose patterns count padding, as chunks and global tokens do, bears
@@ -44,7 +45,7 @@ pub fn stack<L: Layer + 'static>(
     tolerance: f64,
 ) -> Result<(), Violation> {
     let subject = Subject { stack, input: SequenceInput::default().with_rule(rule.clone()), tolerance };
-    batch_mates(|x| subject.whole(x), x.clone(), tolerance)?;
+    batch_independence(|x| subject.whole(x), x.clone(), tolerance)?;
     padding(|x, flags| subject.padded(x, flags), x.clone(), [2, 3], tolerance)?;
     documents(|x, names| subject.packed(x, names), x.clone(), &subject.lengths(&x), tolerance)?;
     if stack.is_causal() || rule.is_causal() {

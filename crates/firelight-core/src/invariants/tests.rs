@@ -91,9 +91,9 @@ fn what_cannot_be_compared_is_a_violation() {
     assert_eq!(at(causality(|x| x, empty([0, 4, 2]), 1e-5)), "token 1");
     assert_eq!(at(parts_equal_whole(nan, nan, x(), 2, 1e-5)), "token 0");
     assert_eq!(at(parts_equal_whole(|x| x, |x| x, empty([1, 0, 2]), 2, 1e-5)), "no tokens");
-    assert_eq!(at(batch_mates(nan, two(), 1e-5)), "row 0");
-    assert_eq!(at(batch_mates(other_shape, two(), 1e-5)), "row 0");
-    assert_eq!(at(batch_mates(|x| x, empty([0, 4, 2]), 1e-5)), "no rows");
+    assert_eq!(at(batch_independence(nan, two(), 1e-5)), "row 0");
+    assert_eq!(at(batch_independence(other_shape, two(), 1e-5)), "row 0");
+    assert_eq!(at(batch_independence(|x| x, empty([0, 4, 2]), 1e-5)), "no rows");
     assert_eq!(at(padding(|x, _| x * f64::NAN, two(), [1, 0], 1e-5)), "row 0");
     assert_eq!(at(padding(|x, _| x, empty([0, 4, 2]), [0, 0], 1e-5)), "no rows");
     assert_eq!(at(documents(|x, _| x * f64::NAN, x(), &[3, 1], 1e-5)), "document 0");

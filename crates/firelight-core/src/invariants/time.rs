@@ -35,10 +35,10 @@ pub fn causality(forward: impl Fn(Tensor<3>) -> Tensor<3>, x: Tensor<3>, toleran
     Ok(())
 }
 
-/// A sequence in parts of `part` tokens must give what it gives at once.
+/// A sequence that is processed in parts of `part` tokens must give the outputs of a single pass.
 ///
 /// Of a stack whose rotary frequencies depend on the length this holds while they stay the same:
-/// [`Transformer::continues`](crate::Transformer::continues).
+/// [`Transformer::cache_stays_valid`](crate::Transformer::cache_stays_valid).
 ///
 /// `step` maps the next part to its outputs and remembers what came before.
 ///
@@ -79,7 +79,7 @@ pub fn parts_equal_whole(
     Ok(())
 }
 
-/// The same tokens elsewhere in a text must give the same outputs: true of positions that enter as differences alone.
+/// Shift invariance: the same tokens at other positions must give the same outputs. This holds where positions enter as differences alone.
 ///
 /// `forward` maps `[B, T, X]`, of which the first token stands at a given position, to `[B, T, Y]`.
 ///

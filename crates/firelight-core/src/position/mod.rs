@@ -44,18 +44,18 @@ pub trait PositionScheme {
         x
     }
 
-    /// How queries and keys are turned in every layer.
+    /// The rotation of queries and keys, the same in every layer.
     fn rotation(&self, _positions: &Positions, _device: &Device) -> Option<Rotation> {
         None
     }
 
-    /// Whether keys that were turned in a text of `past` tokens are right in one of `len`: not where the rotation depends on the
-    /// length, see [`RotaryScaling`].
-    fn continues(&self, _past: usize, _len: usize) -> bool {
+    /// Whether keys that were rotated in a text of `past` tokens stay valid in a text of `len`. They do not where the rotation depends on
+    /// the length, see [`RotaryScaling`].
+    fn cache_stays_valid(&self, _past: usize, _len: usize) -> bool {
         true
     }
 
-    /// What is added to the scores of every layer, for the queries of this pass and all keys, those of the cache included.
+    /// The bias of the attention scores in every layer, for the queries of this pass and all keys, those of the cache included.
     fn bias(&self, _queries: &Positions, _keys: &Positions, _device: &Device) -> Option<ScoreBias> {
         None
     }
@@ -259,8 +259,8 @@ impl PositionScheme for Position {
         self.scheme().rotation(positions, device)
     }
 
-    fn continues(&self, past: usize, len: usize) -> bool {
-        self.scheme().continues(past, len)
+    fn cache_stays_valid(&self, past: usize, len: usize) -> bool {
+        self.scheme().cache_stays_valid(past, len)
     }
 
     fn bias(&self, queries: &Positions, keys: &Positions, device: &Device) -> Option<ScoreBias> {

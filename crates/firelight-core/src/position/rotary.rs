@@ -202,7 +202,7 @@ impl PositionScheme for Rotary {
         Some(Rotation { cos, sin, layout: self.layout })
     }
 
-    fn continues(&self, past: usize, len: usize) -> bool {
+    fn cache_stays_valid(&self, past: usize, len: usize) -> bool {
         self.scaling.is_same([past, len])
     }
 }
@@ -223,7 +223,7 @@ impl Rotation {
     pub fn apply(&self, x: Tensor<4>) -> Tensor<4> {
         let pairs = match self.layout {
             RotaryLayout::Halves => RotaryPairs::Halves,
-            RotaryLayout::Interleaved => RotaryPairs::Neighbours,
+            RotaryLayout::Interleaved => RotaryPairs::Interleaved,
         };
         rotary(x, self.cos.clone(), self.sin.clone(), pairs)
     }

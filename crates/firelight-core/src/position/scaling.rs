@@ -12,7 +12,7 @@
 //! of its cache included. It is one number for the whole batch, and counts padding and all documents of a row. So the output at a
 //! token depends on how much follows it, and a text that is read at once, one that is read in parts and each step of a decoding agree
 //! as long as the frequencies stay the same. A cache cannot follow them when they change, as its keys are turned already: the stack
-//! refuses such a pass, and [`Transformer::continues`](crate::Transformer::continues) tells before. Decoders of this workspace then read
+//! refuses such a pass; [`Transformer::cache_stays_valid`](crate::Transformer::cache_stays_valid) tells in advance. Decoders of this workspace then read
 //! their text anew, so that cached and uncached decoding write the same. Differs from transformers, which goes on with keys
 //! of both kinds, and where dynamic keeps the base of the longest text that was ever read.
 

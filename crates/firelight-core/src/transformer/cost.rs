@@ -14,7 +14,7 @@ impl<L: Layer + 'static> Transformer<L> {
         let schemes = self.layer_positions.iter().enumerate();
         let schemes = schemes.map(|(index, scheme)| (format!("layer_positions.{index}"), scheme));
         let schemes = [("position".into(), &self.position)].into_iter().chain(schemes);
-        let schemes = schemes.map(|(name, scheme)| Cost::of(scheme).looked_up().named(name));
+        let schemes = schemes.map(|(name, scheme)| Cost::of(scheme).without_flops().named(name));
         let layers = layers.into_iter().map(|layer| Cost { name: format!("blocks.{}", layer.name), ..layer });
         let last = self.norm.as_ref().map(|norm| norm.cost(self.d_model).named("norm"));
         let first = schemes.filter(|scheme| scheme.parameters > 0).chain(self.embedding_costs());
@@ -29,7 +29,7 @@ impl<L: Layer + 'static> Transformer<L> {
         let kept = if is_behind && self.embedding_norm.is_some() { 0 } else { d_embedding };
         let norm = self.embedding_norm.as_ref().map(|norm| norm.cost(d_normed).named("embedding_norm"));
         let projection = self.embedding_projection.as_ref().map(Cost::of);
-        norm.into_iter().chain(projection.map(|cost| cost.keeping(kept).named("embedding_projection")))
+        norm.into_iter().chain(projection.map(|cost| cost.with_activations(kept).named("embedding_projection")))
     }
 }
 
@@ -64,7 +64,7 @@ mod tests {
         // Products with 4 * 64 + 2 * 256 numbers; 1, 2, 3 and 4 keys of 8 numbers and as many values.
         assert_eq!(found.flops_per_token, 2.0 * 768.0 + 2.0 * 2.5 * 16.0);
         // Two norms of 16, queries, keys, values and heads of 8, the inner 32 twice, the last norm.
-        assert_eq!(found.kept_per_token, 2 * 16 + 4 * 8 + 2 * 32 + 16);
+        assert_eq!(found.activations_per_token, 2 * 16 + 4 * 8 + 2 * 32 + 16);
         assert_eq!(found.cache_bytes, 4 * 4 * 16);
         assert_eq!(found.training_flops_per_token(), 3.0 * found.flops_per_token);
         let names: Vec<_> = found.parts.iter().map(|part| (part.name.as_str(), part.parameters)).collect();
@@ -76,7 +76,10 @@ mod tests {
         let [twice, shared] =
             [false, true].map(|share| cost(&TransformerConfig { n_layers: 2, ..small() }.with_share_layers(share)));
         assert_eq!([twice.parameters, shared.parameters], [888 + 872, 888]);
-        assert_eq!((shared.flops_per_token, shared.kept_per_token), (twice.flops_per_token, twice.kept_per_token));
+        assert_eq!(
+            (shared.flops_per_token, shared.activations_per_token),
+            (twice.flops_per_token, twice.activations_per_token)
+        );
         assert_eq!(shared.cache_bytes, twice.cache_bytes);
     }
 
@@ -96,7 +99,7 @@ mod tests {
             let found = of(norm, place);
             assert_eq!(found.parameters, plain.parameters + 3 * 8 + 8 + parameters);
             assert_eq!(found.flops_per_token, plain.flops_per_token + 2.0 * 24.0);
-            assert_eq!(found.kept_per_token, plain.kept_per_token + kept);
+            assert_eq!(found.activations_per_token, plain.activations_per_token + kept);
         }
     }
 
@@ -105,7 +108,7 @@ mod tests {
         let (alone, both) = (cost(&small()), cost(&small().with_cross_attention(true)));
         assert_eq!(both.parameters, alone.parameters + 288 + 16);
         assert_eq!(both.flops_per_token, alone.flops_per_token + 2.0 * 256.0 + 2.0 * 4.0 * 16.0);
-        assert_eq!(both.kept_per_token, alone.kept_per_token + 16 + 32);
+        assert_eq!(both.activations_per_token, alone.activations_per_token + 16 + 32);
         assert_eq!(both.cache_bytes, 2 * alone.cache_bytes);
     }
 
@@ -117,7 +120,7 @@ mod tests {
         assert_eq!(found.parameters, dense.parameters + 3 * expert + 32);
         assert_eq!(found.active_parameters, dense.parameters + expert + 32);
         assert_eq!(found.flops_per_token, dense.flops_per_token + 2.0 * (512.0 + 32.0));
-        assert_eq!(found.kept_per_token, dense.kept_per_token + 64 + 4);
+        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use burn::module::Module;
 use burn::tensor::Device;
-use firelight_kernels::{BlockFormat, multiplies_blocks};
+use firelight_kernels::{BlockFormat, supports_quantized_matmul};
 
 use super::{dequantize, weights_of, with_blocks};
 use crate::error::{Checks, ConfigError};
@@ -38,14 +38,14 @@ pub fn build_in_blocks<M: Module>(
         return Ok(build(device));
     }
     let formats = formats_of(names)?;
-    let host = if multiplies_blocks(device) { device.clone() } else { Device::flex() };
+    let host = if supports_quantized_matmul(device) { device.clone() } else { Device::flex() };
     with_blocks(build(&host), &formats)
 }
 
 /// The model on its device after its weights are read: on any other than flex blocks become floats.
 pub fn onto_device<M: Module>(model: M, device: &Device) -> M {
     let has_blocks = || weights_of(&model).iter().any(|weight| weight.format.is_some());
-    if multiplies_blocks(device) || !has_blocks() { model } else { dequantize(model).fork(device) }
+    if supports_quantized_matmul(device) || !has_blocks() { model } else { dequantize(model).fork(device) }
 }
 
 /// The formats of these names.

@@ -20,20 +20,21 @@ pub(super) struct Candidate {
 /// probability 0. `None` if a row of logits is no distribution.
 ///
 /// `logits` `[beams, V]` are the rows of the beams, one after the other. `process` may change the log-probabilities `[V]` of each
-/// beam. They need not add up to 1 afterwards: as in transformers, the changed numbers are added up as they are.
+/// beam. They need not add up to 1 afterwards: as in transformers, the changed numbers are added up as they are. `next` is memory for them.
 pub(super) fn best(
     logits: &[f32],
     log_probabilities: &[f64],
     count: usize,
+    next: &mut Vec<f64>,
     mut process: impl FnMut(usize, &mut [f64]),
 ) -> Option<Vec<Candidate>> {
     let vocab_size = logits.len() / log_probabilities.len();
-    let (mut shortlist, mut next) = (Shortlist::new(count), Vec::<f64>::with_capacity(vocab_size));
+    let mut shortlist = Shortlist::new(count);
     for (beam, (logits, &before)) in logits.chunks_exact(vocab_size).zip(log_probabilities).enumerate() {
         let total = Some(log_sum_exp(logits)).filter(|total| total.is_finite())?;
         next.clear();
         next.extend(logits.iter().map(|&logit| f64::from(logit) - total));
-        process(beam, &mut next);
+        process(beam, next);
         for (id, log_probability) in next.iter().enumerate() {
             shortlist.offer(Candidate { beam, token: id as u32, log_probability: before + log_probability });
         }
@@ -76,6 +77,15 @@ mod tests {
     use super::*;
 
     fn unchanged(_: usize, _: &mut [f64]) {}
+
+    fn best(
+        logits: &[f32],
+        log_probabilities: &[f64],
+        count: usize,
+        process: impl FnMut(usize, &mut [f64]),
+    ) -> Option<Vec<Candidate>> {
+        super::best(logits, log_probabilities, count, &mut Vec::new(), process)
+    }
 
     fn ranked(logits: &[f32], log_probabilities: &[f64], count: usize) -> Vec<(usize, u32)> {
         let candidates = best(logits, log_probabilities, count, unchanged).unwrap();

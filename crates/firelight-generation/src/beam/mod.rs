@@ -49,7 +49,7 @@ use search::{Beam, Fault, Groups};
 
 use crate::autoregressive::{prefill, step};
 use crate::sampler::host;
-use crate::{Autoregressive, DecodeState, GenerationError, row_indices};
+use crate::{Autoregressive, DecodeState, GeneratedText, GenerationError, row_indices};
 
 /// Searches the best continuations of every row of the prompt: for each row at most
 /// [`n_best`](BeamOptions::n_best) of them, best first. There are fewer only if the model gives every other continuation
@@ -96,7 +96,9 @@ use crate::{Autoregressive, DecodeState, GenerationError, row_indices};
 /// ```
 ///
 /// # Errors
-/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that leave a row nothing.
+/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that fail or leave a row nothing.
+/// An error after the first token is [`GenerationError::Unfinished`], with one text for each row: its best finished hypothesis so far, or else its best
+/// unfinished one.
 pub fn beam_search<M: Autoregressive>(
     model: &M,
     prompt: M::Prompt,
@@ -115,13 +117,21 @@ pub fn beam_search<M: Autoregressive>(
     }
     for length in (1..).take_while(|_| !rows.is_empty()) {
         let device = logits.device();
-        let branches = advance(&mut searches, logits, length)?;
+        let branches = match advance(&mut searches, logits, length) {
+            Ok(branches) => branches,
+            Err(error) => return Err(error.after(unfinished(searches))),
+        };
         if branches.tokens.is_empty() {
             break;
         }
         logits = branches.follow(model, &mut state, &device);
     }
     Ok(searches.into_iter().map(|groups| groups.into_best(options.n_best)).collect())
+}
+
+/// What was found of each row before an error.
+fn unfinished(searches: Vec<Groups<'_>>) -> Vec<GeneratedText> {
+    searches.into_iter().map(Groups::into_written).map(GeneratedText::without_text).collect()
 }
 
 /// The beams of all rows that go on, one after the other.
@@ -149,6 +159,7 @@ fn advance(searches: &mut [Groups], logits: Tensor<2>, length: usize) -> Result<
         advanced.map_err(|fault| match fault {
             Fault::NotFinite => GenerationError::NonFiniteLogits { step: length - 1, row },
             Fault::NothingLeft => GenerationError::NothingLeft { step: length - 1, row },
+            Fault::Processor(error) => (*error).of_row(|_| row),
         })?;
     }
     let mut branches = Branches { held, ..Branches::default() };

@@ -17,7 +17,7 @@ pub const MAX_BEAMS: usize = 1024;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct BeamOptions {
-    /// Unfinished hypotheses that a row follows at the same time, from 1 to [`MAX_BEAMS`]. Default 4.
+    /// Beam width: unfinished hypotheses per row, from 1 to [`MAX_BEAMS`]. Default 4.
     pub beams: usize,
     /// The most tokens of a hypothesis, its stop token counted, at least 1. Default 200.
     pub max_new_tokens: usize,
@@ -40,8 +40,8 @@ pub struct BeamOptions {
     pub processing: Processing,
 }
 
-/// When a row ends that holds as many finished hypotheses as it has beams. It ends in any case with its last beam, at the
-/// latest when hypotheses have their full length.
+/// When the search of a row stops once it has as many finished hypotheses as beams. It stops in any case when no beam is left, at the
+/// latest at the full length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -111,7 +111,7 @@ impl BeamOptions {
 
     /// Adds a processor of your own, which runs after penalties and bans.
     pub fn with_processor(mut self, processor: impl LogitsProcessor + 'static) -> Self {
-        self.processing.own.push(processor);
+        self.processing.custom.push(processor);
         self
     }
 

@@ -3,8 +3,8 @@
 use super::candidates::{self, Candidate};
 use super::hypotheses::{Hypotheses, Hypothesis};
 use super::options::{BeamOptions, EarlyStopping};
-use crate::StopReason;
 use crate::processors::{HIDDEN, History, Processors};
+use crate::{Generated, GenerationError, StopReason};
 
 /// The log-probability of a token that processors force where they leave nothing: so improbable that any other hypothesis comes first.
 const FORCED: f64 = -100.0;
@@ -53,12 +53,14 @@ impl Asked {
 }
 
 /// Why a search cannot go on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(super) enum Fault {
     /// Logits are no distribution.
     NotFinite,
     /// Processors hide every token of every beam, and no hypothesis is finished.
     NothingLeft,
+    /// A processor fails.
+    Processor(Box<GenerationError>),
 }
 
 /// The searches of one row's groups of beams, which avoid one another's tokens.
@@ -87,6 +89,16 @@ impl<'o> Groups<'o> {
         best
     }
 
+    /// What was written before an error: the best finished hypothesis, or else the best unfinished one.
+    pub(super) fn into_written(self) -> Generated {
+        let open = self.0.iter().find_map(Search::best_beam).unwrap_or_default();
+        let (ids, stopped) = match self.into_best(1).pop() {
+            Some(Hypothesis { ids, stopped, .. }) => (ids, stopped),
+            None => (open, StopReason::Failed),
+        };
+        Generated { ids, scores: Vec::new(), stopped }
+    }
+
     /// Gives every hypothesis its new token number `length` (1-based) by the `logits` `[beams, V]` of all beams.
     pub(super) fn advance(&mut self, logits: &[f32], length: usize) -> Result<(), Fault> {
         let (beams, mut rest, mut first, mut taken) = (self.beams().count(), logits, 0, Vec::new());
@@ -111,6 +123,8 @@ struct Search<'o> {
     prompt: usize,
     beams: Vec<Beam>,
     hypotheses: Hypotheses,
+    /// Log-probabilities of one beam: memory that every step uses again.
+    memory: Vec<f64>,
 }
 
 impl<'o> Search<'o> {
@@ -118,12 +132,17 @@ impl<'o> Search<'o> {
         let hypotheses = Hypotheses::new(options.group_size());
         let (processors, len) = (options.processors(), prompt.len());
         let begin = Beam { ids: prompt, processors, log_probability: 0.0, parent: 0 };
-        let mut search = Self { options, prompt: len, beams: vec![begin], hypotheses };
+        let mut search = Self { options, prompt: len, beams: vec![begin], hypotheses, memory: Vec::new() };
         if search.beams[0].processors.is_complete() {
             search.beams.clear();
             search.hypotheses.offer(Hypothesis { ids: Vec::new(), score: 0.0, stopped: StopReason::Complete });
         }
         search
+    }
+
+    /// The new ids of the best unfinished hypothesis.
+    fn best_beam(&self) -> Option<Vec<u32>> {
+        self.beams.first().map(|beam| beam.ids[self.prompt..].to_vec())
     }
 
     fn into_best(self) -> Vec<Hypothesis> {
@@ -153,8 +172,12 @@ impl<'o> Search<'o> {
                 _ => {}
             }
         }
-        self.beams = if self.goes_on(&next, length) { next } else { Vec::new() };
-        if self.beams.is_empty() && self.hypotheses.is_empty() { Err(Fault::NothingLeft) } else { Ok(chosen) }
+        let beams = if self.goes_on(&next, length) { next } else { Vec::new() };
+        if beams.is_empty() && self.hypotheses.is_empty() {
+            return Err(Fault::NothingLeft); // The beams before this token are what was written.
+        }
+        self.beams = beams;
+        Ok(chosen)
     }
 
     /// The best continuations that processors admit.
@@ -162,7 +185,7 @@ impl<'o> Search<'o> {
         let before: Vec<f64> = self.beams.iter().map(|beam| beam.log_probability).collect();
         let mut asked = Asked::default();
         loop {
-            let candidates = self.candidates(logits, &before, taken, &asked).ok_or(Fault::NotFinite)?;
+            let candidates = self.candidates(logits, &before, taken, &asked)?;
             let known = asked.refused.len();
             asked.admitted.clear();
             for candidate in &candidates {
@@ -183,20 +206,34 @@ impl<'o> Search<'o> {
     }
 
     /// The best continuations of all beams.
-    fn candidates(&mut self, logits: &[f32], before: &[f64], taken: &[u32], asked: &Asked) -> Option<Vec<Candidate>> {
+    fn candidates(
+        &mut self,
+        logits: &[f32],
+        before: &[f64],
+        taken: &[u32],
+        asked: &Asked,
+    ) -> Result<Vec<Candidate>, Fault> {
         let (count, prompt) = (self.options.candidates(), self.prompt);
-        let penalty = self.options.diversity_penalty;
-        candidates::best(logits, before, count, |beam, logits| {
-            let Beam { ids, processors, .. } = &mut self.beams[beam];
+        let (penalty, mut failure) = (self.options.diversity_penalty, None);
+        let Self { beams, memory, .. } = self;
+        let found = candidates::best(logits, before, count, memory, |beam, logits| {
+            let Beam { ids, processors, .. } = &mut beams[beam];
             taken.iter().for_each(|&token| logits[token as usize] -= penalty);
             processors.process(&History::new(ids, prompt), logits);
+            if failure.is_none() {
+                failure = processors.failure();
+            }
             asked.hide(beam, processors, logits);
             let is_anything_left = logits.iter().any(|logit| logit.is_finite());
-            let forced = if is_anything_left { None } else { processors.fallback() };
+            let forced = if is_anything_left { None } else { processors.fallback_token() };
             if let Some(token) = forced {
                 logits[token as usize] = FORCED;
             }
-        })
+        });
+        match failure {
+            Some(error) => Err(Fault::Processor(Box::new(error))),
+            None => found.ok_or(Fault::NotFinite),
+        }
     }
 
     /// Finishes the beams that turned out to be complete when their next token was looked for: none continues them.

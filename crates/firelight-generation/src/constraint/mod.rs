@@ -40,7 +40,7 @@ use compiled::Compiled;
 pub use compiler::ConstraintCompiler;
 pub(crate) use processor::Constrained;
 
-/// What a text has to satisfy, compiled for one tokenizer. Cheap to clone.
+/// A constraint on generated text (regex, JSON schema or grammar), compiled for one tokenizer. Cheap to clone.
 ///
 /// ```
 /// use firelight_data::{Tokenizer, TokenizerConfig};

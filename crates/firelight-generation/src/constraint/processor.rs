@@ -44,7 +44,7 @@ enum Effort {
 /// It knows a closing: bytes that complete the text and fit into the tokens that are left. Near the limit it hides all tokens after
 /// which it knows no closing. Far from the limit, [`admits`](LogitsProcessor::admits) refuses a token that makes every closing too long.
 ///
-/// It [binds](LogitsProcessor::binds): where bans, n-gram rules and other processors hide all that it leaves, it goes before them. Where nothing is
+/// It [takes precedence](LogitsProcessor::takes_precedence) where bans, n-gram rules and other processors hide all that it leaves. Where nothing is
 /// left even then, the closing is written.
 ///
 /// Its parsers go on from token to token. They read chosen tokens alone, so that nothing is taken back where a guess is refused, and a copy has
@@ -253,11 +253,11 @@ impl LogitsProcessor for Constrained {
         self.is_complete
     }
 
-    fn binds(&self) -> bool {
+    fn takes_precedence(&self) -> bool {
         true
     }
 
-    fn fallback(&mut self) -> Option<u32> {
+    fn fallback_token(&mut self) -> Option<u32> {
         let next = self.compiled.vocabulary().tokens(self.closing.as_ref()?)?.first().copied();
         if next.is_some() || !self.search().is_complete() {
             return next;

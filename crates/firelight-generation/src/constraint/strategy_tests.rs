@@ -13,7 +13,7 @@ use crate::mock::Pairs;
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 use crate::{
     Autoregressive, BeamOptions, DraftModel, Drafter, GenerationOptions, Hypothesis, Processing, PromptLookup,
-    StopReason, TokenStream, WithVocabulary, beam_search, generate, write_texts,
+    StopReason, TokenStream, WithVocabulary, beam_search, decode_texts, generate,
 };
 
 fn tokenizer() -> Tokenizer {
@@ -46,7 +46,7 @@ where
     M: Autoregressive<Prompt = Vec<Vec<u32>>>,
 {
     let mut stream = TokenStream::new(model, prompt(), options).unwrap().with_drafter(drafter);
-    let mut texts = write_texts(&mut stream, vec![tokenizer().stream()], |_, _| ControlFlow::Continue(())).unwrap();
+    let mut texts = decode_texts(&mut stream, vec![tokenizer().stream()], |_, _| ControlFlow::Continue(())).unwrap();
     texts.remove(0).ids
 }
 

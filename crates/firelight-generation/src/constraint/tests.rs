@@ -240,11 +240,11 @@ fn the_fallback_is_the_closing_then_a_stop_token_and_then_the_end() {
     let written = |stops: &[u32]| {
         let mut row = regex("ab(c[0-9]{40})?").processor(30, stops);
         let mut ids = Vec::new();
-        while let Some(id) = row.fallback().filter(|id| !stops.contains(id)) {
+        while let Some(id) = row.fallback_token().filter(|id| !stops.contains(id)) {
             row.accept(id);
             ids.push(id);
         }
-        (ids, row.fallback(), row.is_complete())
+        (ids, row.fallback_token(), row.is_complete())
     };
     assert_eq!(written(&[257]), (vec![97, 98], Some(257), false));
     assert_eq!(written(&[]), (vec![97, 98], None, true));
@@ -499,7 +499,7 @@ fn every_way_of_decoding_writes_what_satisfies_it() {
 
     use crate::mock::Pairs;
     use crate::{
-        BeamOptions, GenerationOptions, PromptLookup, StopReason, TokenStream, beam_search, generate, write_texts,
+        BeamOptions, GenerationOptions, PromptLookup, StopReason, TokenStream, beam_search, decode_texts, generate,
     };
 
     let tokenizer = bytes();
@@ -517,7 +517,8 @@ fn every_way_of_decoding_writes_what_satisfies_it() {
             drawn.iter().for_each(|row| assert!(dates.accepts(&tokenizer.decode(&row.ids)), "{row:?}"));
             let mut stream =
                 TokenStream::new(&model, prompt.clone(), &options).unwrap().with_drafter(PromptLookup::default());
-            let guessed = write_texts(&mut stream, vec![tokenizer.stream()], |_, _| ControlFlow::Continue(())).unwrap();
+            let guessed =
+                decode_texts(&mut stream, vec![tokenizer.stream()], |_, _| ControlFlow::Continue(())).unwrap();
             assert_eq!(guessed[0].ids, drawn[0].ids);
             let greedy = generate(&model, prompt.clone(), &options.clone().greedy(), |_| ControlFlow::Continue(()));
             assert!(dates.accepts(&tokenizer.decode(&greedy.unwrap()[0].ids)));

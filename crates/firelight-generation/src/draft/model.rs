@@ -57,7 +57,9 @@ impl<'m, D: Autoregressive<Prompt = Vec<Vec<u32>>>> DraftModel<'m, D> {
     /// The token that the draft would choose next, and its probability.
     fn next(&self, logits: Tensor<2>, history: &History<'_>) -> Result<(u32, f64), GenerationError> {
         let mut logits: Vec<f64> = host(logits)?.into_iter().map(f64::from).collect();
-        self.processors.clone().process(history, &mut logits);
+        let mut processors = self.processors.clone();
+        processors.process(history, &mut logits);
+        processors.sound()?;
         let probabilities = softmax(&logits);
         let id = self.choice.of(&logits, history.draw());
         Ok((id, probabilities.get(id as usize).copied().unwrap_or(0.0)))

@@ -9,7 +9,7 @@ use super::{History, LogitsProcessor, hide_ids};
 
 /// Bans texts: hides every token that would complete one of them. Upper and lower case differ.
 ///
-/// [`Banned`](super::Banned) bans one sequence of ids, and a model may write the same text with other ones. This processor looks at the
+/// [`BannedSequences`](super::BannedSequences) bans one sequence of ids, and a model may write the same text with others. This processor looks at the
 /// bytes of the tokens, so that the text never occurs. The end of the prompt counts as its beginning.
 ///
 /// ```

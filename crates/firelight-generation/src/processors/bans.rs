@@ -1,4 +1,4 @@
-//! Tokens that are banned, or forced at a place.
+//! Tokens that are banned, or forced at a position.
 //!
 //! Source: `NoBadWordsLogitsProcessor`, `SuppressTokensAtBeginLogitsProcessor`, `MinNewTokensLengthLogitsProcessor`,
 //! `ForcedBOSTokenLogitsProcessor` and `ForcedEOSTokenLogitsProcessor` of transformers, whose rules these are.
@@ -8,9 +8,9 @@ use super::{HIDDEN, History, LogitsProcessor, hide_ids};
 /// Bans sequences: hides the last token of a sequence if the history ends with the tokens before it.
 #[doc(alias = "bad_words_ids")]
 #[derive(Clone, Debug, PartialEq)]
-pub struct Banned(pub Vec<Vec<u32>>);
+pub struct BannedSequences(pub Vec<Vec<u32>>);
 
-impl LogitsProcessor for Banned {
+impl LogitsProcessor for BannedSequences {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
         let ends = self.0.iter().filter_map(|sequence| {
             let (last, before) = sequence.split_last()?;
@@ -24,18 +24,18 @@ impl LogitsProcessor for Banned {
     }
 }
 
-/// Hides tokens until the text has `new_tokens` new ones: stop tokens, for a minimum length; any tokens, for the first place.
+/// Hides tokens until `new_tokens` have been generated: stop tokens for a minimum length, or tokens that may not begin a text.
 #[doc(alias = "min_new_tokens")]
 #[doc(alias = "begin_suppress_tokens")]
 #[derive(Clone, Debug, PartialEq)]
-pub struct NotBefore {
-    /// The number of new tokens from which on nothing is hidden.
+pub struct SuppressUntil {
+    /// The number of new tokens after which nothing is hidden.
     pub new_tokens: usize,
     /// The ids that are hidden.
     pub ids: Vec<u32>,
 }
 
-impl LogitsProcessor for NotBefore {
+impl LogitsProcessor for SuppressUntil {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
         if history.new_ids().len() < self.new_tokens {
             hide_ids(logits, self.ids.iter().copied());
@@ -47,18 +47,18 @@ impl LogitsProcessor for NotBefore {
     }
 }
 
-/// Hides all tokens but these at one place: the first of a text, or the last of its full length.
+/// Hides all other tokens at one position: the first of a text, or the last of its full length.
 #[doc(alias = "forced_bos_token_id")]
 #[doc(alias = "forced_eos_token_id")]
 #[derive(Clone, Debug, PartialEq)]
-pub struct Forced {
-    /// The index of the place among the new tokens.
+pub struct ForcedTokens {
+    /// The index of the position among the new tokens.
     pub place: usize,
-    /// The ids that may stand there.
+    /// The ids that are allowed there.
     pub ids: Vec<u32>,
 }
 
-impl LogitsProcessor for Forced {
+impl LogitsProcessor for ForcedTokens {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
         if history.new_ids().len() != self.place {
             return;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_sequence_is_banned_at_its_last_token() {
-        let banned = Banned(vec![vec![4], vec![1, 2, 3], vec![2, 0], vec![]]);
+        let banned = BannedSequences(vec![vec![4], vec![1, 2, 3], vec![2, 0], vec![]]);
         assert_eq!(hidden(banned.clone(), &[1, 2]), [0, 3, 4]);
         assert_eq!(hidden(banned.clone(), &[2, 1]), [4]);
         assert_eq!(hidden(banned, &[]), [4]);
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn nothing_is_hidden_from_a_place_on() {
-        let early = NotBefore { new_tokens: 2, ids: vec![0, 3, 99] };
+        let early = SuppressUntil { new_tokens: 2, ids: vec![0, 3, 99] };
         let at = |written: &[u32], prompt| {
             let mut logits = [1.0; 5];
             early.clone().process(&History::new(written, prompt), &mut logits);
@@ -104,9 +104,9 @@ mod tests {
 
     #[test]
     fn one_place_is_forced() {
-        let first = Forced { place: 0, ids: vec![2] };
+        let first = ForcedTokens { place: 0, ids: vec![2] };
         assert_eq!(hidden(first.clone(), &[]), [0, 1, 3, 4]);
         assert_eq!(hidden(first, &[7]), [0; 0], "all of it is new");
-        assert_eq!(hidden(Forced { place: 1, ids: vec![2, 4] }, &[7]), [0, 1, 3]);
+        assert_eq!(hidden(ForcedTokens { place: 1, ids: vec![2, 4] }, &[7]), [0, 1, 3]);
     }
 }

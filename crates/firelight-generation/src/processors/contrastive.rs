@@ -4,7 +4,7 @@ use std::fmt::{Debug, Formatter};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{HIDDEN, History, LogitsProcessor};
-use crate::distribution::{largest, log_sum_exp};
+use crate::distribution::{is_distribution, largest, log_sum_exp};
 use crate::prefix::Reader;
 use crate::sampler::host;
 use crate::{Autoregressive, GenerationError};
@@ -12,7 +12,7 @@ use crate::{Autoregressive, GenerationError};
 /// Among the tokens that the model finds plausible, prefers those that it finds more probable than the amateur, a weaker model with the same
 /// vocabulary: `(1 + β) l − β l'` for the log-probabilities `l` of the model and `l'` of the amateur.
 ///
-/// If the amateur fails, every token is hidden, and decoding ends with an error.
+/// If the amateur fails, or its logits are no distribution, every token is hidden, and decoding ends with [`GenerationError::Amateur`].
 ///
 /// # Source
 /// Li et al. 2023, Contrastive decoding (<https://arxiv.org/abs/2210.15097>), §3.3, for the plausible tokens, those with the share `α` of the best
@@ -24,6 +24,8 @@ pub struct ContrastiveDecoding<M: Autoregressive> {
     /// `α`, from 0 to 1.
     plausibility: f64,
     reader: Mutex<Reader<M::State>>,
+    /// Why the amateur could not be asked at the last token.
+    failure: Option<GenerationError>,
 }
 
 impl<M: Autoregressive> ContrastiveDecoding<M> {
@@ -36,7 +38,7 @@ impl<M: Autoregressive> ContrastiveDecoding<M> {
     /// Uses [`STRENGTH`](Self::STRENGTH) and [`PLAUSIBILITY`](Self::PLAUSIBILITY).
     pub fn new(amateur: Arc<M>) -> Self {
         let (strength, plausibility) = (Self::STRENGTH, Self::PLAUSIBILITY);
-        Self { amateur, strength, plausibility, reader: Mutex::default() }
+        Self { amateur, strength, plausibility, reader: Mutex::default(), failure: None }
     }
 
     /// Sets the strength `β`.
@@ -65,11 +67,15 @@ where
     M: Autoregressive<Prompt = Vec<Vec<u32>>>,
 {
     /// The amateur's log-probabilities `[V]` after a text.
-    fn of_amateur(&mut self, ids: &[u32]) -> Result<Vec<f64>, GenerationError> {
+    fn of_amateur(&mut self, history: &History<'_>) -> Result<Vec<f64>, GenerationError> {
+        let ids = history.ids();
         let reader = self.reader.get_mut().unwrap_or_else(PoisonError::into_inner);
         let (logits, state) = reader.read(self.amateur.as_ref(), ids)?;
         reader.keep(ids, state);
         let mut logits: Vec<f64> = host(logits)?.into_iter().map(f64::from).collect();
+        if !is_distribution(&logits) {
+            return Err(GenerationError::NonFiniteLogits { step: history.new_ids().len(), row: 0 });
+        }
         normalise(&mut logits);
         Ok(logits)
     }
@@ -87,9 +93,16 @@ where
     M::State: Clone + 'static,
 {
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        self.failure = None;
         normalise(logits);
         let least = largest(logits) + self.plausibility.ln();
-        let Ok(amateur) = self.of_amateur(history.ids()) else { return logits.fill(HIDDEN) };
+        let amateur = match self.of_amateur(history) {
+            Ok(amateur) => amateur,
+            Err(error) => {
+                self.failure = Some(GenerationError::Amateur { cause: Box::new(error) });
+                return logits.fill(HIDDEN);
+            }
+        };
         let strength = self.strength;
         for (id, logit) in logits.iter_mut().enumerate() {
             let other = amateur.get(id).copied().filter(|other| other.is_finite());
@@ -102,10 +115,15 @@ where
         }
     }
 
+    fn failure(&mut self) -> Option<GenerationError> {
+        self.failure.take()
+    }
+
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (strength, plausibility) = (self.strength, self.plausibility);
-        Box::new(Self { amateur: self.amateur.clone(), strength, plausibility, reader: Mutex::new(reader) })
+        let (amateur, reader) = (self.amateur.clone(), Mutex::new(reader));
+        Box::new(Self { amateur, strength, plausibility, reader, failure: None })
     }
 }
 
@@ -123,8 +141,8 @@ mod tests {
     use std::ops::ControlFlow;
 
     use super::*;
-    use crate::mock::Pairs;
-    use crate::{BeamOptions, GenerationOptions, beam_search, generate};
+    use crate::mock::{Pairs, Successor};
+    use crate::{BeamOptions, GenerationOptions, Processing, beam_search, generate};
 
     /// An amateur that repeats the token before the last.
     fn amateur() -> Arc<Pairs> {
@@ -175,9 +193,58 @@ mod tests {
     }
 
     #[test]
-    fn an_amateur_that_fails_leaves_nothing() {
-        let mut logits = [0.5, 0.4, 0.1];
-        ContrastiveDecoding::new(amateur()).process(&History::new(&[2], 1), &mut logits); // It reads two tokens at least.
+    fn an_amateur_that_fails_leaves_nothing_and_says_why_once() {
+        let (mut logits, mut processor) = ([0.5, 0.4, 0.1], ContrastiveDecoding::new(amateur()));
+        processor.process(&History::new(&[2], 1), &mut logits); // It reads two tokens at least.
         assert_eq!(logits, [HIDDEN; 3]);
+        let error = processor.failure().unwrap().to_string();
+        assert!(error.starts_with("the weaker model of contrastive decoding failed: the prompt is empty"), "{error}");
+        assert!(processor.failure().is_none());
+    }
+
+    #[test]
+    fn numbers_of_the_amateur_that_are_no_distribution_are_an_error() {
+        let broken = Arc::new(Pairs::new(2, vec![0.0, f32::NAN, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]));
+        let mut processor = ContrastiveDecoding::new(broken);
+        processor.process(&History::new(&[0, 1, 0], 1), &mut [0.5, 0.4]);
+        assert!(processor.failure().is_none(), "the logits after 1 and 0 are sound");
+        processor.process(&History::new(&[1, 0, 0], 1), &mut [0.5, 0.4]);
+        let error = processor.failure().unwrap().of_row(|_| 7);
+        assert!(error.to_string().contains("logits for new token 2 are not finite (row 7)"), "{error}");
+        assert!(!error.is_user_error());
+    }
+
+    /// Token 2 and no other, whatever the other processors leave.
+    #[derive(Clone, Debug)]
+    struct OnlyTwo;
+
+    impl LogitsProcessor for OnlyTwo {
+        fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
+            logits[..2].fill(HIDDEN);
+        }
+
+        fn takes_precedence(&self) -> bool {
+            true
+        }
+
+        fn boxed(&self) -> Box<dyn LogitsProcessor> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn an_amateur_that_fails_ends_every_way_of_decoding_also_beside_a_rule_that_binds() {
+        let (model, prompt) = (Successor::new(3), || vec![vec![0]]);
+        let failed = |error: GenerationError| assert!(matches!(error, GenerationError::Amateur { .. }), "{error}");
+        let amateurs = Processing::default().with_processor(ContrastiveDecoding::new(amateur()));
+        let beside = Processing::default().with_processor(OnlyTwo).with_processor(ContrastiveDecoding::new(amateur()));
+        for processing in [amateurs, beside] {
+            let options = GenerationOptions::new(3).with_processing(processing.clone());
+            for options in [options.clone(), options.greedy()] {
+                failed(generate(&model, prompt(), &options, |_| ControlFlow::Continue(())).unwrap_err());
+            }
+            let beams = BeamOptions::new(3).with_beams(2).with_processing(processing);
+            failed(beam_search(&model, prompt(), &beams).unwrap_err());
+        }
     }
 }

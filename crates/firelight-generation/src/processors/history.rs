@@ -2,7 +2,7 @@
 
 use crate::draw::Draw;
 
-/// What is known of a row when its next token is chosen.
+/// The tokens of a row before the next one is chosen, with its random numbers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct History<'a> {
     ids: &'a [u32],

@@ -6,39 +6,82 @@ use super::HIDDEN;
 /// A row becomes a list where at most one token in so many is not hidden.
 const FEW: usize = 4;
 
-/// A row of logits `[V]`, or a list of those that are not hidden.
-#[derive(Debug)]
+/// A row of logits `[V]`, or a list of those that are not hidden. Its memory serves one token after the other.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Left<R> {
     /// Out of date while there is a list.
     row: R,
-    list: Option<List>,
+    is_list: bool,
+    list: List,
+    /// The row before the first processor, where one that binds may ask for it.
+    given: Vec<f64>,
 }
 
 /// Tokens in the order of their ids. All others are hidden.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct List {
     ids: Vec<u32>,
     logits: Vec<f64>,
 }
 
+impl List {
+    fn fill(&mut self, tokens: impl Iterator<Item = (u32, f64)>) {
+        self.ids.clear();
+        self.logits.clear();
+        for (id, logit) in tokens {
+            self.ids.push(id);
+            self.logits.push(logit);
+        }
+    }
+
+    /// Leaves out what is hidden.
+    fn compact(&mut self) {
+        let mut kept = 0;
+        for place in 0..self.ids.len() {
+            if self.logits[place] != HIDDEN {
+                (self.ids[kept], self.logits[kept]) = (self.ids[place], self.logits[place]);
+                kept += 1;
+            }
+        }
+        self.ids.truncate(kept);
+        self.logits.truncate(kept);
+    }
+}
+
+impl Left<Vec<f64>> {
+    /// Starts with the logits `[V]` of all tokens.
+    pub(super) fn fill(&mut self, logits: &[f32]) {
+        self.is_list = false;
+        self.row.clear();
+        self.row.extend(logits.iter().map(|&logit| f64::from(logit)));
+    }
+
+    /// Starts with a list of tokens in the order of their ids, for processors that ignore ids: there is no row.
+    pub(crate) fn fill_list(&mut self, tokens: &[(u32, f64)]) {
+        self.is_list = true;
+        self.row.clear();
+        self.list.fill(tokens.iter().copied());
+    }
+
+    /// Where its memory lies.
+    #[cfg(test)]
+    pub(crate) fn addresses(&self) -> [*const f64; 3] {
+        [&self.row, &self.list.logits, &self.given].map(|memory| memory.as_ptr())
+    }
+}
+
 impl<R: AsRef<[f64]> + AsMut<[f64]>> Left<R> {
     pub(crate) fn of(row: R) -> Self {
-        Self { row, list: None }
+        Self { row, is_list: false, list: List::default(), given: Vec::new() }
     }
 
     /// The logits of the list if there is one, else of the row. Both are in the order of the ids.
     pub(crate) fn logits(&self) -> &[f64] {
-        match &self.list {
-            Some(list) => &list.logits,
-            None => self.row.as_ref(),
-        }
+        if self.is_list { &self.list.logits } else { self.row.as_ref() }
     }
 
     fn logits_mut(&mut self) -> &mut [f64] {
-        match &mut self.list {
-            Some(list) => &mut list.logits,
-            None => self.row.as_mut(),
-        }
+        if self.is_list { &mut self.list.logits } else { self.row.as_mut() }
     }
 
     /// Whether there is no token that can be chosen.
@@ -46,15 +89,22 @@ impl<R: AsRef<[f64]> + AsMut<[f64]>> Left<R> {
         !self.logits().iter().any(|logit| logit.is_finite())
     }
 
-    /// Starts again with the logits `[V]` of all tokens.
-    pub(super) fn reset(&mut self, logits: &[f64]) {
-        self.list = None;
-        self.row.as_mut().copy_from_slice(logits);
+    /// Keeps the logits of all tokens for [`restore`](Self::restore).
+    pub(super) fn remember(&mut self) {
+        self.widen();
+        self.given.clear();
+        self.given.extend_from_slice(self.row.as_ref());
+    }
+
+    /// Starts again with the logits that were remembered.
+    pub(super) fn restore(&mut self) {
+        self.is_list = false;
+        self.row.as_mut().copy_from_slice(&self.given);
     }
 
     /// Whose logit stands at a place of [`logits`](Self::logits).
     pub(crate) fn id(&self, place: usize) -> u32 {
-        self.list.as_ref().map_or(place as u32, |list| list.ids[place])
+        if self.is_list { self.list.ids[place] } else { place as u32 }
     }
 
     /// Hides the token at a place of [`logits`](Self::logits).
@@ -66,10 +116,14 @@ impl<R: AsRef<[f64]> + AsMut<[f64]>> Left<R> {
     pub(super) fn narrow(&mut self) -> &mut [f64] {
         let logits = self.logits();
         let count = logits.iter().filter(|logit| **logit != HIDDEN).count();
-        if (1..=logits.len() / FEW).contains(&count) {
-            let seen = logits.iter().enumerate().filter(|(_, logit)| **logit != HIDDEN);
-            let (ids, logits) = seen.map(|(place, &logit)| (self.id(place), logit)).unzip();
-            self.list = Some(List { ids, logits });
+        match (1..=logits.len() / FEW).contains(&count) {
+            true if self.is_list => self.list.compact(),
+            true => {
+                let row = self.row.as_ref().iter().enumerate().map(|(id, &logit)| (id as u32, logit));
+                self.list.fill(row.filter(|(_, logit)| *logit != HIDDEN));
+                self.is_list = true;
+            }
+            false => {}
         }
         self.logits_mut()
     }
@@ -77,9 +131,10 @@ impl<R: AsRef<[f64]> + AsMut<[f64]>> Left<R> {
     /// Writes a list back into its row, and returns the logits of all tokens.
     pub(super) fn widen(&mut self) -> &mut [f64] {
         let row = self.row.as_mut();
-        if let Some(List { ids, logits }) = self.list.take() {
+        if self.is_list {
+            self.is_list = false;
             row.fill(HIDDEN);
-            ids.into_iter().zip(logits).for_each(|(id, logit)| row[id as usize] = logit);
+            self.list.ids.iter().zip(&self.list.logits).for_each(|(&id, &logit)| row[id as usize] = logit);
         }
         row
     }
@@ -129,7 +184,7 @@ mod tests {
             8 => Box::new(FrequencyPenalty { frequency: number, presence: 0.5 }),
             9 => Box::new(NoRepeatNgram(1 + (3.0 * number) as usize)),
             10 => Box::new(Dry { multiplier: number, allowed: 1, ..Dry::default() }),
-            11 => Box::new(Banned(vec![vec![(100.0 * number) as u32]])),
+            11 => Box::new(BannedSequences(vec![vec![(100.0 * number) as u32]])),
             _ => Box::new(Mirostat::new(MirostatOptions { tau: 5.0 * number, eta: 0.1 })),
         }
     }

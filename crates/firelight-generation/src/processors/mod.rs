@@ -23,7 +23,7 @@ mod xtc;
 use std::fmt::Debug;
 
 pub use banned_text::BannedText;
-pub use bans::{Banned, Forced, NotBefore};
+pub use bans::{BannedSequences, ForcedTokens, SuppressUntil};
 pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;
 pub use history::History;
@@ -38,7 +38,7 @@ pub use top_p::TopP;
 pub use typical::Typical;
 pub use xtc::Xtc;
 
-use self::left::Left;
+pub(crate) use self::left::Left;
 use crate::GenerationError;
 use crate::distribution::is_distribution;
 pub use crate::distribution::softmax;
@@ -46,8 +46,8 @@ pub use crate::distribution::softmax;
 /// The logit of a token that can no longer be chosen.
 pub const HIDDEN: f64 = f64::NEG_INFINITY;
 
-/// How many tokens are refused before the [fallback](LogitsProcessor::fallback) is written: to ask a constraint of a whole vocabulary
-/// would take minutes.
+/// How many tokens are refused before the [fallback](LogitsProcessor::fallback_token) is written: to ask a constraint of a whole
+/// vocabulary would take minutes.
 const MOST_REFUSED: usize = 256;
 
 /// Changes a row of logits before a token is chosen, in sampling, greedy decoding and searches alike.
@@ -78,14 +78,14 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// no finite logit, decoding ends with an error.
     fn process(&mut self, history: &History<'_>, logits: &mut [f64]);
 
-    /// Is told the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
+    /// Receives the token that was chosen from the logits of the last call. Default: does nothing, for a processor without state.
     fn accept(&mut self, chosen: u32) {
         let _ = chosen;
     }
 
     /// Whether the text may go on with a token that was chosen from the logits of the last call. If not, another one is chosen. For checks
-    /// that are too costly for every token. Those that [bind](Self::binds) are asked last; where there is one, its [fallback](Self::fallback)
-    /// is written after 256 refused tokens. Default: true.
+    /// that are too costly for every token. Those that [take precedence](Self::takes_precedence) are asked last; where there is one, its
+    /// [fallback](Self::fallback_token) is written after 256 refused tokens. Default: true.
     fn admits(&mut self, chosen: u32) -> bool {
         let _ = chosen;
         true
@@ -101,7 +101,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// [`Constraint`](crate::Constraint). Default: false.
     ///
     /// ```
-    /// use firelight_generation::processors::{Banned, HIDDEN, History, LogitsProcessor, Processors};
+    /// use firelight_generation::processors::{BannedSequences, HIDDEN, History, LogitsProcessor, Processors};
     ///
     /// /// Token 2 and no other.
     /// #[derive(Clone, Debug)]
@@ -111,7 +111,7 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     ///     fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
     ///         (0..logits.len()).filter(|id| *id != 2).for_each(|id| logits[id] = HIDDEN);
     ///     }
-    ///     fn binds(&self) -> bool {
+    ///     fn takes_precedence(&self) -> bool {
     ///         true
     ///     }
     ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
@@ -120,26 +120,63 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     /// }
     ///
     /// let mut list = Processors::default();
-    /// list.push(Banned(vec![vec![2]]));
+    /// list.push(BannedSequences(vec![vec![2]]));
     /// list.push(OnlyTwo);
     /// let mut logits = [0.5, 0.25, 0.125];
     /// list.process(&History::default(), &mut logits);
     /// assert_eq!(logits, [HIDDEN, HIDDEN, 0.125]);
     /// ```
-    fn binds(&self) -> bool {
+    fn takes_precedence(&self) -> bool {
         false
     }
 
-    /// The token to write where no token is left, not even by the processors that [bind](Self::binds) alone, or where none of those left is
+    /// The token to write where no token is left, not even by the processors that [bind](Self::takes_precedence) alone, or where none of those left is
     /// [admitted](Self::admits). If the text ends here instead, this is none and [`is_complete`](Self::is_complete) is true from then on.
     /// Default: none, and decoding ends with an error.
-    fn fallback(&mut self) -> Option<u32> {
+    fn fallback_token(&mut self) -> Option<u32> {
         None
     }
 
     /// Whether it depends on the logits and their order alone. `process` may then be called with the visible logits only. Default: false.
     fn ignores_ids(&self) -> bool {
         false
+    }
+
+    /// The error that the last [`process`](Self::process) came to, which is handed over once. Decoding ends with it, whatever the other
+    /// processors leave. For a processor that can fail, as one that asks another model. Default: none.
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    ///
+    /// use firelight_generation::processors::{History, LogitsProcessor};
+    /// use firelight_generation::{Autoregressive, GenerationError, GenerationOptions, generate};
+    ///
+    /// /// Asks a server that is down.
+    /// #[derive(Clone, Debug)]
+    /// struct Asks {
+    ///     is_down: bool,
+    /// }
+    ///
+    /// impl LogitsProcessor for Asks {
+    ///     fn process(&mut self, _: &History<'_>, _: &mut [f64]) {
+    ///         self.is_down = true;
+    ///     }
+    ///     fn failure(&mut self) -> Option<GenerationError> {
+    ///         let reason = "the server is down".to_string();
+    ///         std::mem::take(&mut self.is_down).then_some(GenerationError::Device { reason })
+    ///     }
+    ///     fn boxed(&self) -> Box<dyn LogitsProcessor> {
+    ///         Box::new(self.clone())
+    ///     }
+    /// }
+    ///
+    /// fn fails<M: Autoregressive>(model: &M, prompt: M::Prompt) -> bool {
+    ///     let options = GenerationOptions::new(9).with_processor(Asks { is_down: false });
+    ///     generate(model, prompt, &options, |_| ControlFlow::Continue(())).is_err()
+    /// }
+    /// ```
+    fn failure(&mut self) -> Option<GenerationError> {
+        None
     }
 
     /// A copy with its state: every row and every beam has its own.
@@ -169,16 +206,18 @@ impl Processors {
     }
 
     fn run<R: AsRef<[f64]> + AsMut<[f64]>>(&mut self, history: &History<'_>, left: &mut Left<R>) {
-        let given = self.binds().then(|| left.logits().to_vec());
-        let mut is_bound = false;
+        let (takes_precedence, mut has_precedent) = (self.takes_precedence(), false);
+        if takes_precedence {
+            left.remember();
+        }
         for place in 0..self.0.len() {
             let processor = &mut self.0[place];
             let logits = if processor.ignores_ids() { left.narrow() } else { left.widen() };
             processor.process(history, logits);
-            is_bound |= processor.binds();
-            if let Some(given) = given.as_ref().filter(|_| is_bound && left.is_empty()) {
-                left.reset(given);
-                self.bind(history, left.widen());
+            has_precedent |= processor.takes_precedence();
+            if takes_precedence && has_precedent && left.is_empty() {
+                left.restore();
+                self.process_precedent(history, left.widen());
                 if left.is_empty() {
                     return;
                 }
@@ -186,64 +225,97 @@ impl Processors {
         }
     }
 
-    fn binds(&self) -> bool {
-        self.0.iter().any(|processor| processor.binds())
+    fn takes_precedence(&self) -> bool {
+        self.0.iter().any(|processor| processor.takes_precedence())
     }
 
-    /// Those that bind alone.
-    fn bind(&mut self, history: &History<'_>, logits: &mut [f64]) {
-        for processor in self.0.iter_mut().filter(|processor| processor.binds()) {
+    /// [`LogitsProcessor::process`] of those that take precedence alone.
+    fn process_precedent(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        for processor in self.0.iter_mut().filter(|processor| processor.takes_precedence()) {
             processor.process(history, logits);
         }
     }
 
-    /// What all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
+    /// Fills `left` with what all processors leave of the logits `[V]` of a row, in double precision. They may leave nothing.
     ///
     /// # Errors
-    /// If the model's logits are no distribution. `step` and `row` stand in the message.
-    pub(crate) fn processed(
+    /// If the model's logits are no distribution, or a processor fails. `step` and `row` stand in the message.
+    pub(crate) fn process_row(
         &mut self,
         history: &History<'_>,
         logits: &[f32],
-        step: usize,
-        row: usize,
-    ) -> Result<Left<Vec<f64>>, GenerationError> {
-        let mut left = Left::of(logits.iter().map(|&logit| f64::from(logit)).collect::<Vec<f64>>());
+        left: &mut Left<Vec<f64>>,
+        (step, row): (usize, usize),
+    ) -> Result<(), GenerationError> {
+        left.fill(logits);
         if !is_distribution(left.logits()) {
             return Err(GenerationError::NonFiniteLogits { step, row });
         }
-        self.run(history, &mut left);
-        left.narrow();
-        Ok(left)
+        self.process_left(history, left)
     }
 
-    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback`]. None if the text ends here instead.
+    /// Hides what the processors do not leave. They may leave nothing.
+    ///
+    /// # Errors
+    /// If a processor fails.
+    pub(crate) fn process_left(
+        &mut self,
+        history: &History<'_>,
+        left: &mut Left<Vec<f64>>,
+    ) -> Result<(), GenerationError> {
+        self.run(history, left);
+        self.sound()?;
+        left.narrow();
+        Ok(())
+    }
+
+    /// Whether they depend on the logits and their order alone: [`LogitsProcessor::ignores_ids`] of all.
+    pub(crate) fn ignore_ids(&self) -> bool {
+        self.0.iter().all(|processor| processor.ignores_ids())
+    }
+
+    /// Makes sure that no processor has failed.
+    ///
+    /// # Errors
+    /// [`LogitsProcessor::failure`] of the first that has one.
+    pub(crate) fn sound(&mut self) -> Result<(), GenerationError> {
+        self.failure().map_or(Ok(()), Err)
+    }
+
+    /// The token that is written where nothing is left or admitted: [`LogitsProcessor::fallback_token`]. None if the text ends here instead.
     ///
     /// # Errors
     /// If no processor knows one. `step` and `row` stand in the message.
     pub(crate) fn forced(&mut self, step: usize, row: usize) -> Result<Option<u32>, GenerationError> {
-        match self.fallback() {
+        match self.fallback_token() {
             None if !self.is_complete() => Err(GenerationError::NothingLeft { step, row }),
             token => Ok(token),
         }
     }
 
-    /// [`LogitsProcessor::fallback`] of the first that has one.
-    pub(crate) fn fallback(&mut self) -> Option<u32> {
-        self.0.iter_mut().find_map(|processor| processor.fallback())
+    /// [`LogitsProcessor::fallback_token`] of the first that has one.
+    pub(crate) fn fallback_token(&mut self) -> Option<u32> {
+        self.0.iter_mut().find_map(|processor| processor.fallback_token())
     }
 
-    /// [`LogitsProcessor::admits`] of all. Those that bind may search for long, so they are asked only where all others admit the token.
+    /// [`LogitsProcessor::failure`] of the first that has one.
+    pub fn failure(&mut self) -> Option<GenerationError> {
+        self.0.iter_mut().find_map(|processor| processor.failure())
+    }
+
+    /// [`LogitsProcessor::admits`] of all. Those that take precedence may search for long, so they are asked
+    /// only where all others admit the token.
     pub fn admits(&mut self, chosen: u32) -> bool {
-        [false, true].into_iter().all(|binds| {
-            let mut asked = self.0.iter_mut().filter(|processor| processor.binds() == binds);
+        [false, true].into_iter().all(|precedent| {
+            let mut asked = self.0.iter_mut().filter(|processor| processor.takes_precedence() == precedent);
             asked.all(|processor| processor.admits(chosen))
         })
     }
 
-    /// Whether so many tokens were refused that the fallback is written. Only those that bind are expected to have one.
+    /// Whether so many tokens were refused that the fallback is written. Only those that take precedence are expected to have
+    /// one.
     pub(crate) fn gives_up(&self, refused: usize) -> bool {
-        refused >= MOST_REFUSED && self.binds()
+        refused >= MOST_REFUSED && self.takes_precedence()
     }
 
     /// [`LogitsProcessor::is_complete`] of any.
@@ -307,17 +379,17 @@ pub(crate) mod tests {
         (0..logits.len()).filter(|&id| logits[id] != HIDDEN).collect()
     }
 
-    /// Admits some tokens, counts how often it is asked, and writes token 1 in place of others if it binds.
+    /// Admits some tokens, counts how often it is asked, and writes token 1 in place of others if it takes precedence.
     #[derive(Clone, Debug)]
     pub(crate) struct Admits {
         only: Vec<u32>,
-        binds: bool,
+        takes_precedence: bool,
         asked: Arc<AtomicUsize>,
     }
 
     impl Admits {
-        pub(crate) fn new(only: &[u32], binds: bool) -> Self {
-            Self { only: only.to_vec(), binds, asked: Arc::new(AtomicUsize::new(0)) }
+        pub(crate) fn new(only: &[u32], takes_precedence: bool) -> Self {
+            Self { only: only.to_vec(), takes_precedence, asked: Arc::new(AtomicUsize::new(0)) }
         }
 
         pub(crate) fn asked(&self) -> usize {
@@ -333,12 +405,12 @@ pub(crate) mod tests {
             self.only.contains(&chosen)
         }
 
-        fn binds(&self) -> bool {
-            self.binds
+        fn takes_precedence(&self) -> bool {
+            self.takes_precedence
         }
 
-        fn fallback(&mut self) -> Option<u32> {
-            self.binds.then_some(1)
+        fn fallback_token(&mut self) -> Option<u32> {
+            self.takes_precedence.then_some(1)
         }
 
         fn boxed(&self) -> Box<dyn LogitsProcessor> {
@@ -347,7 +419,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn those_that_bind_are_asked_last() {
+    fn those_that_take_precedence_are_asked_last() {
         let (costly, cheap) = (Admits::new(&[3], true), Admits::new(&[2, 3], false));
         let mut list = Processors::default();
         list.push(costly.clone());

@@ -48,7 +48,7 @@ fn rows_draw_by_their_numbers() {
     let rows = vec![[0.3, 0.1, 0.2, 0.4]; 30];
     let sampler = sampler(GenerationOptions::new(1).with_temperature(1.0).with_seed(5));
     let all = sampler.sample(logits(rows.clone()), 3).unwrap().ids;
-    let mut last: Vec<Row> = (10..30).map(|number| Row::new(&sampler, vec![1], number).behind(3)).collect();
+    let mut last: Vec<Sequence> = (10..30).map(|number| Sequence::new(&sampler, vec![1], number).behind(3)).collect();
     let last = choose(logits(rows[10..].to_vec()), &mut last).unwrap().ids;
     assert_eq!(last, all[10..]);
     assert_ne!(last, all[..20], "other rows draw other numbers");
@@ -86,7 +86,7 @@ fn log_probabilities_are_those_of_the_model_whatever_processors_do() {
 fn greedy_choice_obeys_processors_and_histories() {
     let processing = Processing { no_repeat_ngram_size: 2, ..Processing::default() };
     let sampler = sampler(GenerationOptions::new(5).greedy().with_processing(processing));
-    let mut rows = vec![Row::new(&sampler, vec![0, 1, 0], 0), Row::new(&sampler, vec![0, 2, 0], 1)];
+    let mut rows = vec![Sequence::new(&sampler, vec![0, 1, 0], 0), Sequence::new(&sampler, vec![0, 2, 0], 1)];
     let sampled = choose(logits(vec![[0.0, 3.0, 3.0]; 2]), &mut rows).unwrap();
     assert_eq!(sampled.ids, [2, 1]);
     rows[0].accept(2);

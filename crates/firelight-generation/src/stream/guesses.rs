@@ -54,11 +54,11 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
     /// Guesses the tokens after the last one of the only row. One token fewer than the row has room for: the logits after the
     /// last guess choose one more.
     fn guesses(&mut self) -> Result<Vec<u32>, GenerationError> {
-        let (Some(drafter), [row], []) = (&mut self.drafter, &self.rows[..], &self.joining[..]) else {
+        let (Some(drafter), [sequence], []) = (&mut self.drafter, &self.sequences[..], &self.joining[..]) else {
             return Ok(Vec::new());
         };
-        let room = self.model.room(&self.state).min(row.room()).saturating_sub(1);
-        let mut guesses = drafter.guess(&row.history(), room)?;
+        let room = self.model.room(&self.state).min(sequence.room()).saturating_sub(1);
+        let mut guesses = drafter.guess(&sequence.history(), room)?;
         let known = guesses.iter().take(room).take_while(|&&id| (id as usize) < self.vocab_size).count();
         guesses.truncate(known);
         Ok(guesses)

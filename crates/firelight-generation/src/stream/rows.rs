@@ -6,7 +6,7 @@ use burn::tensor::{Int, Tensor};
 
 use super::guesses::Ahead;
 use super::{Next, TokenStream};
-use crate::row::Row;
+use crate::sequence::Sequence;
 use crate::{Autoregressive, DecodeState, JoinState, row_indices};
 
 /// Rows that wait until the rows of the stream have their next logits, too.
@@ -16,7 +16,7 @@ pub(super) struct Joining<S> {
     state: S,
     /// The logits after their prompts, `[R, V]`.
     logits: Tensor<2>,
-    rows: Vec<Row>,
+    sequences: Vec<Sequence>,
     /// [`JoinState::join`], kept as a function: only [`TokenStream::join`] asks for the trait.
     join: fn(&mut S, S),
 }
@@ -42,21 +42,21 @@ impl<M: Autoregressive> TokenStream<'_, M> {
         self.stops.extend(other.stops);
         self.scores.extend(other.scores);
         self.end_scores.extend(other.end_scores);
-        let (state, rows, join) = (other.state, other.rows, M::State::join);
-        self.joining.push(Joining { first: new.start, state, logits, rows, join });
+        let (state, sequences, join) = (other.state, other.sequences, M::State::join);
+        self.joining.push(Joining { first: new.start, state, logits, sequences, join });
         new
     }
 
     /// The stop strings of a row that the model holds or that waits to join; none for a row that has left.
     pub(crate) fn stop_strings(&self, row: usize) -> &[String] {
-        let live = self.live.iter().copied().zip(&self.rows);
-        let mut all = live.chain(self.joining.iter().flat_map(|joining| (joining.first..).zip(&joining.rows)));
-        all.find(|(number, _)| *number == row).map_or(&[], |(_, row)| row.criteria().stop_strings())
+        let live = self.live.iter().copied().zip(&self.sequences);
+        let mut all = live.chain(self.joining.iter().flat_map(|joining| (joining.first..).zip(&joining.sequences)));
+        all.find(|(number, _)| *number == row).map_or(&[], |(_, sequence)| sequence.criteria().stop_strings())
     }
 
     /// Drops all rows: they have ended, and only rows that wait to join are left.
     pub(super) fn without_rows(&mut self) -> Ahead {
-        self.rows.clear();
+        self.sequences.clear();
         self.live.clear();
         Ahead::default()
     }
@@ -64,13 +64,13 @@ impl<M: Autoregressive> TokenStream<'_, M> {
     /// Adds the rows that wait to join. Returns their logits, one tensor `[R, V]` for each stream that joined.
     pub(super) fn let_join(&mut self) -> Vec<Tensor<2>> {
         let mut all = Vec::new();
-        for Joining { first, state, logits, rows, join } in std::mem::take(&mut self.joining) {
-            match self.rows.is_empty() {
+        for Joining { first, state, logits, sequences, join } in std::mem::take(&mut self.joining) {
+            match self.sequences.is_empty() {
                 true => self.state = state,
                 false => join(&mut self.state, state),
             }
-            self.live.extend(first..first + rows.len());
-            self.rows.extend(rows);
+            self.live.extend(first..first + sequences.len());
+            self.sequences.extend(sequences);
             all.push(logits);
         }
         all
@@ -78,18 +78,18 @@ impl<M: Autoregressive> TokenStream<'_, M> {
 
     /// Records the token that was chosen for the row at `place`. Returns it unless the row ends with it.
     pub(super) fn admit(&mut self, place: usize, id: u32) -> Option<u32> {
-        let (stop, row) = (&mut self.stops[self.live[place]], &mut self.rows[place]);
-        *stop = stop.or(row.end());
+        let (stop, sequence) = (&mut self.stops[self.live[place]], &mut self.sequences[place]);
+        *stop = stop.or(sequence.end());
         if stop.is_none() {
-            *stop = row.accept(id);
+            *stop = sequence.accept(id);
         }
         stop.is_none().then_some(id)
     }
 
     /// Ends the rows that are complete or have all their tokens.
     pub(super) fn end_full(&mut self) {
-        for (row, &number) in self.rows.iter().zip(&self.live) {
-            self.stops[number] = self.stops[number].or(row.end());
+        for (sequence, &number) in self.sequences.iter().zip(&self.live) {
+            self.stops[number] = self.stops[number].or(sequence.end());
         }
     }
 
@@ -102,8 +102,8 @@ impl<M: Autoregressive> TokenStream<'_, M> {
             return tokens;
         }
         self.state.select_rows(&kept);
-        let mut rows = std::mem::take(&mut self.rows).into_iter().map(Some).collect::<Vec<_>>();
-        self.rows = kept.iter().filter_map(|&place| rows[place].take()).collect();
+        let mut sequences = std::mem::take(&mut self.sequences).into_iter().map(Some).collect::<Vec<_>>();
+        self.sequences = kept.iter().filter_map(|&place| sequences[place].take()).collect();
         self.live = kept.iter().map(|&place| self.live[place]).collect();
         let kept = row_indices(&kept, &tokens.device());
         tokens.select(0, kept)

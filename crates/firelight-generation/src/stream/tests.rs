@@ -32,7 +32,7 @@ fn rows_that_have_ended_cost_nothing_and_the_others_do_not_notice() {
     // Row by row: the same draws without the others.
     let sampler = Sampler::new(&options).unwrap();
     for (number, prompt) in prompts.into_iter().enumerate() {
-        let mut row = vec![Row::new(&sampler, prompt.clone(), number)];
+        let mut row = vec![Sequence::new(&sampler, prompt.clone(), number)];
         let (mut logits, mut state) = model.prefill(vec![prompt]).unwrap();
         for expected in tokens.iter().map(|tokens| tokens[number]) {
             let sampled = choose(logits, &mut row).unwrap();

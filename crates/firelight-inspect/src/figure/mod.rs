@@ -50,8 +50,8 @@ impl ColourScale {
         deepest * self.share(value)
     }
 
-    /// A number as it is told.
-    fn told(self, value: f64) -> String {
+    /// Formats a number for a tooltip.
+    fn formatted(self, value: f64) -> String {
         match self {
             Self::Amount(_) | Self::Signed(_) => format!("{value:.3}"),
             Self::Steps(_) if value > 0.0 => format!("{value:.0}"),
@@ -122,7 +122,7 @@ impl HeatMap {
     pub fn new(title: impl Into<String>, rows: Vec<String>, columns: Vec<String>, values: Vec<Vec<f64>>) -> Self {
         let fits = values.len() == rows.len() && values.iter().all(|row| row.len() == columns.len());
         assert!(fits, "a number for each of {} rows and {} columns", rows.len(), columns.len());
-        // A zero below 0, such as a slope times no distance, is told as 0.
+        // A zero below 0, such as a slope times no distance, is shown as 0.
         let unsigned = |row: Vec<f64>| row.into_iter().map(|value| if value == 0.0 { 0.0 } else { value }).collect();
         let values: Vec<Vec<f64>> = values.into_iter().map(unsigned).collect();
         let all = || values.iter().flatten().copied();
@@ -150,9 +150,9 @@ impl HeatMap {
             && !matches!(self.scale, ColourScale::Steps(_))
     }
 
-    /// What is told of a field.
-    fn told(&self, row: usize, column: usize) -> String {
-        let value = self.scale.told(self.values[row][column]);
+    /// The tooltip of a field: its row, its column and its number.
+    fn tooltip(&self, row: usize, column: usize) -> String {
+        let value = self.scale.formatted(self.values[row][column]);
         format!("{}, {}: {value}", self.rows[row], self.columns[column])
     }
 }

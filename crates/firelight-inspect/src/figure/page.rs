@@ -20,7 +20,7 @@ pub(super) fn page(figure: &Figure) -> String {
     frame(&figure.title, STYLE, &body)
 }
 
-/// What a reader is told: pixels of an image have no numbers to point at.
+/// The note beside a map: pixels of an image have no tooltips.
 fn hint(figure: &Figure) -> Option<String> {
     let has = |is_so: fn(&HeatMap) -> bool| figure.maps.iter().any(is_so);
     let fields = has(|map| map.size().iter().product::<usize>() <= FIELDS).then_some(POINT);

@@ -65,8 +65,8 @@ fn place(body: &mut String, map: &HeatMap, top: usize) -> [usize; 2] {
         false => images(body, [left, start], [n_columns * wide, n_rows * high], &title, |theme| pixels(map, theme)),
     }
     let bottom = start + n_rows * high;
-    let told = legend(body, map.scale, [left, bottom + GAP]);
-    let right = (left + n_columns * wide).max(GAP + LETTER * title.chars().count()).max(left + 400).max(told);
+    let legend_end = legend(body, map.scale, [left, bottom + GAP]);
+    let right = (left + n_columns * wide).max(GAP + LETTER * title.chars().count()).max(left + 400).max(legend_end);
     [right + GAP, bottom + GAP + LINE]
 }
 
@@ -76,13 +76,13 @@ fn field(map: &HeatMap) -> [usize; 2] {
     if map.is_numbered() { NUMBER } else { [(WHOLE / longer).clamp(2, FIELD); 2] }
 }
 
-/// A rectangle for each field, which tells its number under the pointer.
+/// A rectangle for each field, with a tooltip.
 fn fields(body: &mut String, map: &HeatMap, [left, top]: [usize; 2]) {
     let [wide, high] = field(map);
     for (row, values) in map.values.iter().enumerate() {
         for (column, value) in values.iter().enumerate() {
             let ([x, y], step) = ([left + column * wide, top + row * high], step(map.scale.depth(*value)));
-            svg::field(body, step, [x, y], [wide, high], &shown_words(&map.told(row, column)));
+            svg::field(body, step, [x, y], [wide, high], &shown_words(&map.tooltip(row, column)));
             if map.is_numbered() {
                 svg::number(body, step, [x + wide / 2, y + high / 2 + 4], &number(*value));
             }

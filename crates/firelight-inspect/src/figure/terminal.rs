@@ -171,11 +171,11 @@ mod tests {
     fn steps_are_signs() {
         assert_eq!([0, 1, 9, 10, 35, 36].map(|step| sign(step, 40)), ['.', '1', '9', 'a', 'z', '+']);
         assert_eq!([sign(0, 1), sign(1, 1)], ['.', '#']);
-        let told = |steps: usize| {
+        let legend_of = |steps: usize| {
             let map = HeatMap::new("", numbers(1), numbers(1), vec![vec![1.0]]);
             legend(&map.with_scale(ColourScale::Steps(steps)), 1)
         };
-        assert!(told(9).contains("number: after") && told(10).contains("a to z for 10 to 35, +: more"));
-        assert!(told(10).chars().count() <= WIDTH);
+        assert!(legend_of(9).contains("number: after") && legend_of(10).contains("a to z for 10 to 35, +: more"));
+        assert!(legend_of(10).chars().count() <= WIDTH);
     }
 }

@@ -6,7 +6,7 @@ mod options;
 
 use super::*;
 use crate::assert_close;
-use crate::rule::{MaskRule, PairRule, RandomBlocks, Runs};
+use crate::rule::{KeyRanges, MaskRule, PairRule, RandomBlocks};
 use crate::testing::{Case, alone, compare, random};
 use burn::tensor::{Bool, DType, Device, Int, TensorData};
 use std::ops::Range;
@@ -83,7 +83,7 @@ impl MaskRule for FirstHalf {
         key > query / 2
     }
 
-    fn seen(&self, _row: usize, query: usize, keys: Range<usize>) -> Runs {
+    fn visible_keys(&self, _row: usize, query: usize, keys: Range<usize>) -> KeyRanges {
         let seen = keys.start..keys.end.min(query / 2 + 1);
         Some(seen).filter(|seen| !seen.is_empty()).into_iter().collect()
     }
@@ -121,8 +121,8 @@ impl Sizes {
             PairRule::big_bird(k / 9, 1, blocks),
             PairRule::prefix_lm(&[k / 2]),
             PairRule::Prefix { lengths: (0..b).map(|row| row * k / 3).collect() },
-            PairRule::own(Thirds),
-            PairRule::own(FirstHalf),
+            PairRule::custom(Thirds),
+            PairRule::custom(FirstHalf),
         ];
         let causal = rules.clone().map(|rule| rule.and(PairRule::Causal));
         let options = |rule| AttentionOptions::default().with_mask(AttentionMask::rule(rule));

@@ -8,8 +8,7 @@ use crate::rule::PairRule;
 use burn::tensor::{Bool, Device, Int, Tensor, TensorData};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The pairs that attention leaves out: those of the rule, those of padded keys, and those that are given one by one. The
-/// default leaves out none.
+/// An attention mask: the pairs hidden by a rule, by padding, or by a tensor of flags. The default hides none.
 ///
 /// The last query stands at the last key, so that cached steps see their whole past.
 ///
@@ -280,7 +279,7 @@ mod tests {
     fn the_layers_of_a_pass_form_the_pairs_of_a_rule_once() {
         let (device, asked) = (Device::default(), Arc::new(AtomicUsize::new(0)));
         let pairs = |mask: &AttentionMask, keys| flags(mask.all_hidden_pairs([2, 3, 2, keys], &device));
-        let mask = AttentionMask::rule(PairRule::own(Counted(asked.clone())));
+        let mask = AttentionMask::rule(PairRule::custom(Counted(asked.clone())));
         for layer in [mask.clone(), mask.clone(), mask.clone()] {
             assert_eq!(pairs(&layer, 2), [false, true, false, true]);
         }

@@ -6,7 +6,7 @@ use crate::half::widen;
 use crate::logits::check_soft_cap;
 use burn::tensor::{DType, Tensor};
 
-/// What is hidden from whom, and how the scores are formed. The default hides nothing and scales by `1 / sqrt(E)`.
+/// The mask of attention and how its scores are computed. The default masks nothing and scales by `1 / sqrt(E)`.
 #[derive(Debug, Clone, Default)]
 pub struct AttentionOptions {
     /// The pairs that are left out. The fused path does not visit what the rule hides, in time or in memory.

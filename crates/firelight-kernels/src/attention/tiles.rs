@@ -1,7 +1,7 @@
 //! Which keys some queries of a pass see: a rule of positions in the indices of queries and keys, for kernels that visit those
 //! keys and no others.
 
-use crate::rule::{PairRule, Runs, Tile};
+use crate::rule::{KeyRanges, PairRule, Tile};
 use std::iter::once;
 use std::ops::Range;
 
@@ -45,12 +45,12 @@ impl<'a> Tiles<'a> {
 
     /// The keys among `keys` that a query sees.
     #[inline]
-    pub(super) fn seen(&self, row: usize, query: usize, keys: &Range<usize>) -> Runs {
-        let seen = self.rule.seen(row, self.position(query), self.start + keys.start..self.start + keys.end);
+    pub(super) fn visible_keys(&self, row: usize, query: usize, keys: &Range<usize>) -> KeyRanges {
+        let seen = self.rule.visible_keys(row, self.position(query), self.start + keys.start..self.start + keys.end);
         if self.start == 0 {
             seen
         } else {
-            seen.iter().map(|run| run.start - self.start..run.end - self.start).collect()
+            seen.iter().map(|range| range.start - self.start..range.end - self.start).collect()
         }
     }
 
@@ -61,9 +61,9 @@ impl<'a> Tiles<'a> {
         }
         let positions = self.position(queries.start)..self.position(queries.start) + queries.len();
         let keys = self.start..self.start + self.keys;
-        let of_row = |row| self.rule.seen_by_any(row, positions.clone(), keys.clone());
-        let seen = rows.fold(Runs::default(), |seen, row| seen.or(&of_row(row)));
-        seen.joined(GAP).iter().map(|run| run.start - self.start..run.end - self.start).collect()
+        let of_row = |row| self.rule.keys_visible_to_any(row, positions.clone(), keys.clone());
+        let seen = rows.fold(KeyRanges::default(), |seen, row| seen.or(&of_row(row)));
+        seen.joined(GAP).iter().map(|range| range.start - self.start..range.end - self.start).collect()
     }
 
     /// Whether every query of a tile sees every key of it.
@@ -81,14 +81,14 @@ impl<'a> Tiles<'a> {
     }
 
     /// Keys that nine of ten queries see at most, in the first row.
-    pub(super) fn usually_seen(&self) -> usize {
+    pub(super) fn usually_visible_keys(&self) -> usize {
         if self.is_full() || self.queries == 0 {
             return self.keys;
         }
         let samples = SAMPLES.min(self.queries);
         let query = |sample: usize| (sample + 1) * self.queries / samples - 1;
         let mut seen: Vec<usize> =
-            (0..samples).map(|sample| self.seen(0, query(sample), &(0..self.keys)).count()).collect();
+            (0..samples).map(|sample| self.visible_keys(0, query(sample), &(0..self.keys)).count()).collect();
         seen.sort_unstable();
         seen[(samples * 9).div_ceil(10) - 1]
     }
@@ -116,17 +116,17 @@ mod tests {
     #[test]
     fn a_tenth_of_queries_that_see_everything_is_unusual() {
         let rule = PairRule::local_global(20, 40);
-        assert_eq!(Tiles::new(&rule, 0, [400, 400]).usually_seen(), 40 + 41);
-        assert_eq!(Tiles::new(&PairRule::Causal, 0, [400, 400]).usually_seen(), 362);
-        assert_eq!(Tiles::new(&PairRule::Full, 0, [400, 300]).usually_seen(), 300);
+        assert_eq!(Tiles::new(&rule, 0, [400, 400]).usually_visible_keys(), 40 + 41);
+        assert_eq!(Tiles::new(&PairRule::Causal, 0, [400, 400]).usually_visible_keys(), 362);
+        assert_eq!(Tiles::new(&PairRule::Full, 0, [400, 300]).usually_visible_keys(), 300);
     }
 
     #[test]
     fn keys_are_counted_from_the_first_that_a_cache_holds() {
         // Positions 50 to 59, of which the last two are queries; chunks of 8 begin at 48 and 56.
         let tiles = Tiles::new(&PairRule::Chunks { size: 8 }, 50, [2, 10]);
-        assert_eq!(tiles.seen(0, 1, &(0..10)).iter().collect::<Vec<_>>(), [6..10]);
+        assert_eq!(tiles.visible_keys(0, 1, &(0..10)).iter().collect::<Vec<_>>(), [6..10]);
         assert_eq!(tiles.visited(0..1, &(0..2)), [6..10]);
-        assert_eq!(tiles.usually_seen(), 4);
+        assert_eq!(tiles.usually_visible_keys(), 4);
     }
 }

@@ -8,9 +8,8 @@ use crate::half::{is_half, widen};
 use crate::path::check_types;
 use burn::tensor::Tensor;
 
-/// [`attention`], and the weights that it took the mean with: dropout included, so that the weights times the values
-/// are the output. Without dropout a row sums to 1, or to 0 where its query sees no key; with sinks to less than 1, and what
-/// is missing is the weight of the sink.
+/// [`attention`] together with its attention weights. They include dropout, so the weights times the values are the output. Without dropout
+/// a row sums to 1, or to 0 where its query sees no key; with sinks to less than 1, and what is missing is the weight of the sink.
 ///
 /// # Shapes
 /// - as [`attention`]; weights: `[B, H, Q, K]`
@@ -41,8 +40,8 @@ pub fn attention_with_weights(
     (output, weights)
 }
 
-/// Attention with scores that are formed elsewhere, and the weights. The options follow as in [`attention`], but that
-/// the scores have no factor where `scale` is `None`.
+/// Attention from given scores, with its weights. The options apply as in [`attention`], except that the scores are not scaled where
+/// `scale` is `None`.
 ///
 /// # Shapes
 /// - `scores`: `[B, H, Q, K]`, `value`: `[B, G, K, F]`, `H` a multiple of `G`

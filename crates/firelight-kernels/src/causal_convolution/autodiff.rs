@@ -8,13 +8,13 @@ use burn::backend::{Autodiff, tensor::FloatTensor};
 impl<B: CausalConvolutionKernel, C: CheckpointStrategy> CausalConvolutionExtension for Autodiff<B, C> {
     fn causal_convolution(
         x: FloatTensor<Self>,
-        before: FloatTensor<Self>,
+        history: FloatTensor<Self>,
         weight: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
         let reads_tokens = weight.is_tracked();
-        let kept = [reads_tokens, reads_tokens, x.is_tracked() || before.is_tracked()];
-        record::<B, C, _, 3>([x, before, weight], kept, |[x, before, weight]| {
-            (B::forward(x, before, weight), Convolution)
+        let kept = [reads_tokens, reads_tokens, x.is_tracked() || history.is_tracked()];
+        record::<B, C, _, 3>([x, history, weight], kept, |[x, history, weight]| {
+            (B::forward(x, history, weight), Convolution)
         })
     }
 }
@@ -24,12 +24,12 @@ struct Convolution;
 
 impl<B: CausalConvolutionKernel> Operation<B, 3> for Convolution {
     fn backward(self, pass: BackwardPass<B, 3>) -> [Option<FloatTensor<B>>; 3] {
-        let BackwardPass { inputs: [x, before, weight], gradient, is_wanted } = pass;
+        let BackwardPass { inputs: [x, history, weight], gradient, is_wanted } = pass;
         let weight = |wanted: bool| weight.clone().filter(|_| wanted);
         [
             weight(is_wanted[0]).map(|weight| B::input_gradient(weight, gradient.clone())),
-            weight(is_wanted[1]).map(|weight| B::gradient_before(weight, gradient.clone())),
-            x.zip(before).filter(|_| is_wanted[2]).map(|(x, before)| B::weight_gradient(x, before, gradient)),
+            weight(is_wanted[1]).map(|weight| B::history_gradient(weight, gradient.clone())),
+            x.zip(history).filter(|_| is_wanted[2]).map(|(x, history)| B::weight_gradient(x, history, gradient)),
         ]
     }
 }

@@ -8,14 +8,14 @@ use burn::tensor::Shape;
 use std::ops::Range;
 
 impl CausalConvolutionExtension for Flex {
-    fn causal_convolution(x: FlexTensor, before: FlexTensor, weight: FlexTensor) -> FlexTensor {
-        Self::forward(x, before, weight)
+    fn causal_convolution(x: FlexTensor, history: FlexTensor, weight: FlexTensor) -> FlexTensor {
+        Self::forward(x, history, weight)
     }
 }
 
 impl CausalConvolutionKernel for Flex {
-    fn forward(x: FlexTensor, before: FlexTensor, weight: FlexTensor) -> FlexTensor {
-        with_real!(x, forward(x, before, weight))
+    fn forward(x: FlexTensor, history: FlexTensor, weight: FlexTensor) -> FlexTensor {
+        with_real!(x, forward(x, history, weight))
     }
 
     fn input_gradient(weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
@@ -23,45 +23,45 @@ impl CausalConvolutionKernel for Flex {
         with_real!(grad, gradient_of(taps - 1..taps - 1 + length, weight, grad))
     }
 
-    fn gradient_before(weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    fn history_gradient(weight: FlexTensor, grad: FlexTensor) -> FlexTensor {
         let [taps, _] = dims(&weight);
         with_real!(grad, gradient_of(0..taps - 1, weight, grad))
     }
 
-    fn weight_gradient(x: FlexTensor, before: FlexTensor, grad: FlexTensor) -> FlexTensor {
-        with_real!(x, weight_gradient(x, before, grad))
+    fn weight_gradient(x: FlexTensor, history: FlexTensor, grad: FlexTensor) -> FlexTensor {
+        with_real!(x, weight_gradient(x, history, grad))
     }
 }
 
 /// The tokens of texts that a convolution reads, those before the first included.
 struct Tokens<'a, T> {
-    before: &'a [T],
+    history: &'a [T],
     x: &'a [T],
-    reach: usize,
+    history_len: usize,
     length: usize,
     channels: usize,
 }
 
 impl<'a, T: Real> Tokens<'a, T> {
-    fn new(x: &'a FlexTensor, before: &'a FlexTensor) -> Self {
-        let ([_, length, channels], [_, reach, _]) = (dims(x), dims(before));
-        Self { before: values(before), x: values(x), reach, length, channels }
+    fn new(x: &'a FlexTensor, history: &'a FlexTensor) -> Self {
+        let ([_, length, channels], [_, history_len, _]) = (dims(x), dims(history));
+        Self { history: values(history), x: values(x), history_len, length, channels }
     }
 
     /// What tap `tap` reads of token `row` of all texts.
     #[inline(always)]
     fn read(&self, row: usize, tap: usize) -> &'a [T] {
         let (text, place) = (row / self.length, row % self.length + tap);
-        match place.checked_sub(self.reach) {
+        match place.checked_sub(self.history_len) {
             Some(token) => &self.x[span(text * self.length + token, self.channels)],
-            None => &self.before[span(text * self.reach + place, self.channels)],
+            None => &self.history[span(text * self.history_len + place, self.channels)],
         }
     }
 }
 
-fn forward<T: Real>(x: FlexTensor, before: FlexTensor, weight: FlexTensor) -> FlexTensor {
-    let [x, before, weight] = [x, before, weight].map(contiguous);
-    let (tokens, taps, weight) = (Tokens::<T>::new(&x, &before), dims::<2>(&weight)[0], values::<T>(&weight));
+fn forward<T: Real>(x: FlexTensor, history: FlexTensor, weight: FlexTensor) -> FlexTensor {
+    let [x, history, weight] = [x, history, weight].map(contiguous);
+    let (tokens, taps, weight) = (Tokens::<T>::new(&x, &history), dims::<2>(&weight)[0], values::<T>(&weight));
     let channels = tokens.channels;
     let out = filled(tokens.x.len(), |out| {
         for_each_row(out, channels, |row, out| {
@@ -89,10 +89,10 @@ fn gradient_of<T: Real>(places: Range<usize>, weight: FlexTensor, grad: FlexTens
     T::tensor(out, Shape::from(vec![batch, places.len(), channels]))
 }
 
-fn weight_gradient<T: Real>(x: FlexTensor, before: FlexTensor, grad: FlexTensor) -> FlexTensor {
-    let [x, before, grad] = [x, before, grad].map(contiguous);
-    let (tokens, grads) = (Tokens::<T>::new(&x, &before), values::<T>(&grad));
-    let (channels, taps) = (tokens.channels, tokens.reach + 1);
+fn weight_gradient<T: Real>(x: FlexTensor, history: FlexTensor, grad: FlexTensor) -> FlexTensor {
+    let [x, history, grad] = [x, history, grad].map(contiguous);
+    let (tokens, grads) = (Tokens::<T>::new(&x, &history), values::<T>(&grad));
+    let (channels, taps) = (tokens.channels, tokens.history_len + 1);
     let sums = sum_of_blocks(grads.len() / channels, channels, taps * channels, |start, end, sums| {
         vectorised(
             #[inline(always)]

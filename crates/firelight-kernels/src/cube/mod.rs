@@ -7,7 +7,7 @@ mod kept;
 pub(crate) mod norm;
 
 #[cfg(feature = "cuda")]
-pub use kept::keep_compiled_kernels;
+pub use kept::cache_compiled_kernels;
 
 use burn::tensor::{DType, Shape};
 use burn_cubecl::cubecl::{self, prelude::*};

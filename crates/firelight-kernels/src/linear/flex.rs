@@ -3,7 +3,7 @@
 use super::few::{are_few, multiply_few};
 use super::row::{add_rows, are_long};
 use super::{LinearExtension, LinearKernel, bf16, three_bf16};
-use crate::Products;
+use crate::MatmulPrecision;
 use crate::flex::{
     Matrix, MatrixMut, Number, Real, contiguous, filled, for_each_block, product, product_of_long_sums, sum_of_blocks,
     values, vectorised, with_last, with_number, with_real,
@@ -14,14 +14,14 @@ use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape};
 
 impl LinearExtension for Flex {
-    fn linear(x: FlexTensor, weight: FlexTensor, bias: OptionalFloat<Self>, products: Products) -> FlexTensor {
-        Self::forward(x, weight, bias.into_option(), products)
+    fn linear(x: FlexTensor, weight: FlexTensor, bias: OptionalFloat<Self>, precision: MatmulPrecision) -> FlexTensor {
+        Self::forward(x, weight, bias.into_option(), precision)
     }
 }
 
 impl LinearKernel for Flex {
-    fn forward(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>, products: Products) -> FlexTensor {
-        if let Some(units) = three_bf16::units(&x, products) {
+    fn forward(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>, precision: MatmulPrecision) -> FlexTensor {
+        if let Some(units) = three_bf16::units(&x, precision) {
             return three_bf16::forward(x, weight, bias, units);
         }
         match x.dtype() {
@@ -30,8 +30,8 @@ impl LinearKernel for Flex {
         }
     }
 
-    fn input_gradient(weight: FlexTensor, grad: FlexTensor, x: &[usize], products: Products) -> FlexTensor {
-        if let Some(units) = three_bf16::units(&grad, products) {
+    fn input_gradient(weight: FlexTensor, grad: FlexTensor, x: &[usize], precision: MatmulPrecision) -> FlexTensor {
+        if let Some(units) = three_bf16::units(&grad, precision) {
             return three_bf16::input_gradient(weight, grad, x, units);
         }
         match grad.dtype() {
@@ -40,8 +40,8 @@ impl LinearKernel for Flex {
         }
     }
 
-    fn weight_gradient(x: FlexTensor, grad: FlexTensor, products: Products) -> FlexTensor {
-        if let Some(units) = three_bf16::units(&grad, products) {
+    fn weight_gradient(x: FlexTensor, grad: FlexTensor, precision: MatmulPrecision) -> FlexTensor {
+        if let Some(units) = three_bf16::units(&grad, precision) {
             return three_bf16::weight_gradient(x, grad, units);
         }
         match grad.dtype() {

@@ -14,7 +14,7 @@ mod row;
 #[cfg(feature = "flex")]
 mod three_bf16;
 
-use crate::Products;
+use crate::MatmulPrecision;
 use crate::path::check_types;
 use burn::tensor::Tensor;
 
@@ -23,7 +23,7 @@ use extension::LinearExtension;
 #[cfg(feature = "flex")]
 pub(crate) use extension::LinearKernel;
 
-/// `x weight + bias`, with every leading dimension of `x` flattened into rows. [`Products`] says how products of `f32` are formed.
+/// `x weight + bias`, with every leading dimension of `x` flattened into rows. [`MatmulPrecision`] says how products of `f32` are formed.
 ///
 /// # Shapes
 /// - `x`: `[..., I]`, `weight`: `[I, O]`, `bias`: `[O]`; output: `[..., O]`
@@ -32,8 +32,8 @@ pub(crate) use extension::LinearKernel;
 /// If the last dimension of `x` is not `I`, `bias` is not as long as `O`, or they hold numbers of several types.
 pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tensor<1>>) -> Tensor<D> {
     check("linear", &x, &weight, bias.as_ref());
-    let products = Products::current();
-    products.tell(&x);
+    let precision = MatmulPrecision::current();
+    precision.tell(&x);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&x) && x.dtype() != burn::tensor::DType::BF16 {
         use crate::half::{in_single, widen};
@@ -41,7 +41,7 @@ pub fn linear<const D: usize>(x: Tensor<D>, weight: Tensor<2>, bias: Option<Tens
     }
     #[cfg(feature = "flex")]
     if crate::path::log_path("linear", crate::path::is_fused_on_cpu_in_any_type(&x) && weight.dims()[1] > 0) {
-        return extension::linear(x, weight, bias, products);
+        return extension::linear(x, weight, bias, precision);
     }
     reference::linear(x, weight, bias)
 }
@@ -60,7 +60,7 @@ pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Ten
 
 #[cfg(feature = "flex")]
 mod extension {
-    use crate::Products;
+    use crate::MatmulPrecision;
     use crate::optional::OptionalFloat;
     use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
@@ -72,7 +72,7 @@ mod extension {
             x: FloatTensor<Self>,
             weight: FloatTensor<Self>,
             #[extension_type] bias: OptionalFloat<Self>,
-            products: Products,
+            precision: MatmulPrecision,
         ) -> FloatTensor<Self>;
     }
 
@@ -82,15 +82,19 @@ mod extension {
             x: FloatTensor<Self>,
             weight: FloatTensor<Self>,
             bias: Option<FloatTensor<Self>>,
-            products: Products,
+            precision: MatmulPrecision,
         ) -> FloatTensor<Self>;
         fn input_gradient(
             weight: FloatTensor<Self>,
             grad: FloatTensor<Self>,
             x: &[usize],
-            products: Products,
+            precision: MatmulPrecision,
         ) -> FloatTensor<Self>;
-        fn weight_gradient(x: FloatTensor<Self>, grad: FloatTensor<Self>, products: Products) -> FloatTensor<Self>;
+        fn weight_gradient(
+            x: FloatTensor<Self>,
+            grad: FloatTensor<Self>,
+            precision: MatmulPrecision,
+        ) -> FloatTensor<Self>;
         fn bias_gradient(grad: FloatTensor<Self>) -> FloatTensor<Self>;
     }
 
@@ -98,10 +102,10 @@ mod extension {
         x: Tensor<D>,
         weight: Tensor<2>,
         bias: Option<Tensor<1>>,
-        products: Products,
+        precision: MatmulPrecision,
     ) -> Tensor<D> {
         let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
-        Tensor::from_dispatch(Dispatch::linear(x, weight, OptionalFloat::new(bias), products))
+        Tensor::from_dispatch(Dispatch::linear(x, weight, OptionalFloat::new(bias), precision))
     }
 }
 

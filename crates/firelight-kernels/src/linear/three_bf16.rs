@@ -1,17 +1,17 @@
-//! The affine map in `f32` on the flex backend with three products of `bf16` for each: see [`Products::ThreeBf16`].
+//! The affine map in `f32` on the flex backend with three products of `bf16` for each: see [`MatmulPrecision::Bf16x3`].
 
 use super::few::are_few;
 use super::flex::matrix;
 use super::row::are_long;
-use crate::Products;
+use crate::MatmulPrecision;
 use crate::flex::halves::{Units, three_products};
 use crate::flex::{Matrix, Number, contiguous, filled, values, with_last};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape};
 
-/// What forms the products with a tensor, where they are to be three and the processor has units for them.
-pub(super) fn units(tensor: &FlexTensor, products: Products) -> Option<Units> {
-    let are_three = products == Products::ThreeBf16 && tensor.dtype() == DType::F32;
+/// The units that multiply a tensor as three products of `bf16`, where that is asked for and the processor has them.
+pub(super) fn units(tensor: &FlexTensor, precision: MatmulPrecision) -> Option<Units> {
+    let are_three = precision == MatmulPrecision::Bf16x3 && tensor.dtype() == DType::F32;
     // In the tests of this crate the plain units stand in for those that a processor lacks, so that the whole graph is tested everywhere.
     let chosen = || Units::chosen().or(cfg!(test).then_some(Units::Plain));
     are_three.then(chosen).flatten()
@@ -89,19 +89,19 @@ mod tests {
     #[test]
     fn only_single_precision_is_multiplied_in_parts() {
         let single = tensor(&[1.0], [1, 1]);
-        assert!(units(&single, Products::F32).is_none());
-        assert_eq!(units(&single, Products::ThreeBf16), Some(Units::chosen().unwrap_or(Units::Plain)));
+        assert!(units(&single, MatmulPrecision::F32).is_none());
+        assert_eq!(units(&single, MatmulPrecision::Bf16x3), Some(Units::chosen().unwrap_or(Units::Plain)));
         let double = f64::tensor(vec![1.0], Shape::from(vec![1, 1]));
-        assert!(units(&double, Products::ThreeBf16).is_none());
+        assert!(units(&double, MatmulPrecision::Bf16x3).is_none());
     }
 
-    /// Output and gradients of the map, by the products that are asked for.
-    fn run(products: Products, [rows, d_in, d_out]: [usize; 3], is_turned: bool) -> [TensorData; 4] {
+    /// Output and gradients of the map, by the precision that is asked for.
+    fn run(precision: MatmulPrecision, [rows, d_in, d_out]: [usize; 3], is_turned: bool) -> [TensorData; 4] {
         let shape = if is_turned { [d_out, d_in] } else { [d_in, d_out] };
         let [x, weight, bias] = [([rows, d_in], 0), (shape, 1), ([1, d_out], 2)]
             .map(|(shape, seed)| random(&Case::plain(), shape, seed).require_grad());
         let turned = if is_turned { weight.clone().transpose() } else { weight.clone() };
-        let output = products.within(|| linear(x.clone(), turned, Some(bias.clone().reshape([-1]))));
+        let output = precision.within(|| linear(x.clone(), turned, Some(bias.clone().reshape([-1]))));
         let grads = (output.clone() * random(&Case::plain(), [rows, d_out], 3)).sum().backward();
         let gradient = |leaf: Tensor<2>| leaf.grad(&grads).expect("all require a gradient").into_data();
         [output.into_data(), gradient(x), gradient(weight), gradient(bias)]
@@ -111,7 +111,8 @@ mod tests {
     fn output_and_gradients_are_near_those_of_single_precision() {
         for shape in [[1, 5, 3], [6, 5, 130], [300, 70, 3], [40, 300, 130]] {
             for is_turned in [false, true] {
-                let [found, expected] = [Products::ThreeBf16, Products::F32].map(|by| run(by, shape, is_turned));
+                let [found, expected] =
+                    [MatmulPrecision::Bf16x3, MatmulPrecision::F32].map(|by| run(by, shape, is_turned));
                 for (found, expected) in found.iter().zip(&expected) {
                     let difference = Difference::between(found, expected);
                     assert!(difference.relative(1.0) < 6e-5, "{difference:?} of {shape:?}");
@@ -138,7 +139,7 @@ mod tests {
                 let x = linear(inputs[0].clone().reshape([-1, 64]), layer.weight.val(), None);
                 vec![linear(x, layer.weight.val(), None).reshape([-1])]
             };
-            let outputs = Products::ThreeBf16.within(|| match again {
+            let outputs = MatmulPrecision::Bf16x3.within(|| match again {
                 true => recomputed(&layer, vec![x.clone()], forward),
                 false => forward(&layer, vec![x.clone()]),
             });

@@ -15,8 +15,8 @@ use burn::tensor::{Int, Tensor};
 /// Logits that are held at once: 64 MiB in single precision.
 const LOGITS: usize = 1 << 24;
 
-/// [`cross_entropy`] of [`LogitMap::forward`]`(x)`, without ever holding the logits of all rows on the fused path. The backward pass
-/// forms them again. A matrix in blocks is taken apart first: the loss is for training, which has floats.
+/// [`cross_entropy`] of [`LogitMap::forward`]`(x)`, without ever materialising the logits of all rows on the fused path; the backward pass
+/// recomputes them. A quantized matrix is dequantized first: the loss is for training, which has floats.
 ///
 /// # Shapes
 /// - `x`: `[N, D]`, `map.weight`: `[D, V]`, `targets`: `[N]`; output: `[N]`

@@ -10,12 +10,16 @@ impl<B: Backend, C: CheckpointStrategy> LinearRecurrenceExtension for Autodiff<B
     fn linear_recurrence(
         transitions: FloatTensor<Self>,
         inputs: FloatTensor<Self>,
-        before: FloatTensor<Self>,
+        initial_state: FloatTensor<Self>,
     ) -> FloatTensor<Self> {
-        record::<B, C, _, 3>([transitions, inputs, before], [true, false, false], |[transitions, inputs, before]| {
-            let states = forward::<B>(&transitions, &inputs, before);
-            (states.clone(), States::<B>(states))
-        })
+        record::<B, C, _, 3>(
+            [transitions, inputs, initial_state],
+            [true, false, false],
+            |[transitions, inputs, initial_state]| {
+                let states = forward::<B>(&transitions, &inputs, initial_state);
+                (states.clone(), States::<B>(states))
+            },
+        )
     }
 }
 

@@ -12,10 +12,10 @@ mod reference;
 
 use burn::tensor::Tensor;
 
-/// The states `S_0 = before`, `S_n+1 = transitions_n S_n + inputs_n`, the one after the last step included.
+/// The states `S_0 = initial_state`, `S_n+1 = transitions_n S_n + inputs_n`, the one after the last step included.
 ///
 /// # Shapes
-/// - `transitions`: `[N, R, E, E]`, `inputs`: `[N, R, E, W]`, `before`: `[R, E, W]`; output: `[N + 1, R, E, W]`
+/// - `transitions`: `[N, R, E, E]`, `inputs`: `[N, R, E, W]`, `initial_state`: `[R, E, W]`; output: `[N + 1, R, E, W]`
 ///
 /// # Panics
 /// If the shapes do not fit together, or the types of the numbers.
@@ -31,30 +31,33 @@ use burn::tensor::Tensor;
 /// assert_eq!(states.into_data().iter::<f32>().collect::<Vec<_>>(), [0.0, 1.0, 1.5, 1.75]);
 /// ```
 #[doc(alias = "associative scan")]
-pub fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, before: Tensor<3>) -> Tensor<4> {
-    check(&transitions, &inputs, &before);
+pub fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, initial_state: Tensor<3>) -> Tensor<4> {
+    check(&transitions, &inputs, &initial_state);
     #[cfg(feature = "flex")]
     if crate::half::is_half(&transitions) {
         use crate::half::{in_single, widen};
-        return in_single(transitions, |transitions| linear_recurrence(transitions, widen(inputs), widen(before)));
+        return in_single(transitions, |transitions| {
+            linear_recurrence(transitions, widen(inputs), widen(initial_state))
+        });
     }
     #[cfg(feature = "extension")]
     if crate::path::log_path("linear_recurrence", crate::path::is_fused(&transitions) && crate::path::is_fused(&inputs))
     {
-        return extension::linear_recurrence(transitions, inputs, before);
+        return extension::linear_recurrence(transitions, inputs, initial_state);
     }
-    reference::linear_recurrence(transitions, inputs, before)
+    reference::linear_recurrence(transitions, inputs, initial_state)
 }
 
-fn check(transitions: &Tensor<4>, inputs: &Tensor<4>, before: &Tensor<3>) {
+fn check(transitions: &Tensor<4>, inputs: &Tensor<4>, initial_state: &Tensor<3>) {
     let [steps, rows, height, width] = inputs.dims();
-    let (found, first) = (transitions.dims(), before.dims());
+    let (found, first) = (transitions.dims(), initial_state.dims());
     assert!(
         found == [steps, rows, height, height] && first == [rows, height, width],
-        "linear_recurrence: transitions {found:?} and the state before {first:?} do not fit inputs {:?}",
+        "linear_recurrence: transitions {found:?} and initial_state {first:?} do not fit inputs {:?}",
         inputs.dims()
     );
-    let types = [("transitions", transitions.dtype()), ("inputs", inputs.dtype()), ("before", before.dtype())];
+    let types =
+        [("transitions", transitions.dtype()), ("inputs", inputs.dtype()), ("initial_state", initial_state.dtype())];
     crate::path::check_types("linear_recurrence", &types.map(|(name, dtype)| (name, Some(dtype))));
 }
 
@@ -69,13 +72,13 @@ mod extension {
         fn linear_recurrence(
             transitions: FloatTensor<Self>,
             inputs: FloatTensor<Self>,
-            before: FloatTensor<Self>,
+            initial_state: FloatTensor<Self>,
         ) -> FloatTensor<Self>;
     }
 
-    pub(super) fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, before: Tensor<3>) -> Tensor<4> {
+    pub(super) fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, initial_state: Tensor<3>) -> Tensor<4> {
         let (transitions, inputs) = (transitions.into_dispatch(), inputs.into_dispatch());
-        Tensor::from_dispatch(Dispatch::linear_recurrence(transitions, inputs, before.into_dispatch()))
+        Tensor::from_dispatch(Dispatch::linear_recurrence(transitions, inputs, initial_state.into_dispatch()))
     }
 }
 
@@ -103,10 +106,10 @@ mod tests {
 
     #[test]
     fn two_halves_are_the_whole() {
-        let (transitions, inputs, before) = (random([7, 3, 4, 4]), random([7, 3, 4, 5]), random([3, 4, 5]));
-        let whole = linear_recurrence(transitions.clone(), inputs.clone(), before.clone());
+        let (transitions, inputs, initial_state) = (random([7, 3, 4, 4]), random([7, 3, 4, 5]), random([3, 4, 5]));
+        let whole = linear_recurrence(transitions.clone(), inputs.clone(), initial_state.clone());
         let part = |x: &Tensor<4>, start, length| x.clone().narrow(0, start, length);
-        let first = linear_recurrence(part(&transitions, 0, 3), part(&inputs, 0, 3), before);
+        let first = linear_recurrence(part(&transitions, 0, 3), part(&inputs, 0, 3), initial_state);
         let between = first.clone().narrow(0, 3, 1).squeeze_dim(0);
         let second = linear_recurrence(part(&transitions, 3, 4), part(&inputs, 3, 4), between);
         assert_close(&Tensor::cat(vec![first.narrow(0, 0, 3), second], 0), &whole, 1e-6);
@@ -114,13 +117,13 @@ mod tests {
 
     #[test]
     fn without_a_step_the_state_stays() {
-        let before = random([2, 3, 4]);
-        let states = linear_recurrence(random([0, 2, 3, 3]), random([0, 2, 3, 4]), before.clone());
-        assert_close(&states, &before.unsqueeze::<4>(), 0.0);
+        let initial_state = random([2, 3, 4]);
+        let states = linear_recurrence(random([0, 2, 3, 3]), random([0, 2, 3, 4]), initial_state.clone());
+        assert_close(&states, &initial_state.unsqueeze::<4>(), 0.0);
     }
 
     #[test]
-    #[should_panic(expected = "transitions [2, 1, 3, 3] and the state before [1, 4, 5] do not fit inputs [2, 1, 4, 5]")]
+    #[should_panic(expected = "transitions [2, 1, 3, 3] and initial_state [1, 4, 5] do not fit inputs [2, 1, 4, 5]")]
     fn a_transition_of_another_height_panics() {
         linear_recurrence(random([2, 1, 3, 3]), random([2, 1, 4, 5]), random([1, 4, 5]));
     }
@@ -138,9 +141,9 @@ mod tests {
                     random(&case, [1, 2, height, width], 2),
                 ];
                 let [fused, slow] = [linear_recurrence, reference::linear_recurrence].map(|recurrence| {
-                    move |[transitions, inputs, before]: [Tensor<4>; 3]| {
+                    move |[transitions, inputs, initial_state]: [Tensor<4>; 3]| {
                         let factor = 0.1 / case.size; // Products of many would be out of all proportion.
-                        recurrence(transitions * factor, inputs, before.squeeze_dim(0))
+                        recurrence(transitions * factor, inputs, initial_state.squeeze_dim(0))
                     }
                 });
                 compare(&case, inputs, fused, slow);

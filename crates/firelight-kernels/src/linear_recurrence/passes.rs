@@ -8,10 +8,10 @@ use burn::tensor::Slice;
 pub(super) fn forward<B: Backend>(
     transitions: &FloatTensor<B>,
     inputs: &FloatTensor<B>,
-    before: FloatTensor<B>,
+    initial_state: FloatTensor<B>,
 ) -> FloatTensor<B> {
     let [steps, rows, height, width] = inputs.shape().dims();
-    let mut state = B::float_reshape(before, [1, rows, height, width].into());
+    let mut state = B::float_reshape(initial_state, [1, rows, height, width].into());
     let mut states = vec![state.clone()];
     for index in 0..steps {
         state = B::float_add(B::float_matmul(step::<B>(transitions, index), state), step::<B>(inputs, index));
@@ -20,7 +20,7 @@ pub(super) fn forward<B: Backend>(
     B::float_cat(states, 0)
 }
 
-/// The gradients of the transitions, of the inputs and of the state before, from that of the states: `g_n = grad_n +
+/// The gradients of the transitions, of the inputs and of the initial state, from that of the states: `g_n = grad_n +
 /// transitions_nᵀ g_n+1`, which is what the input of step `n - 1` receives.
 pub(super) fn backward<B: Backend>(
     transitions: &FloatTensor<B>,
@@ -35,12 +35,12 @@ pub(super) fn backward<B: Backend>(
         gradient = B::float_add(back, step::<B>(grad, index));
         gradients.push(gradient.clone());
     }
-    let of_before = gradients.pop().unwrap_or(gradient);
+    let of_initial_state = gradients.pop().unwrap_or(gradient);
     gradients.reverse();
     let of_inputs = B::float_cat(gradients, 0);
     let states = B::float_slice(states, &[Slice::from(0..number - 1)]);
     let of_transitions = B::float_matmul(of_inputs.clone(), transposed::<B>(states));
-    [of_transitions, of_inputs, B::float_reshape(of_before, [rows, height, width].into())]
+    [of_transitions, of_inputs, B::float_reshape(of_initial_state, [rows, height, width].into())]
 }
 
 /// `[N, ..] -> [1, ..]`.
@@ -58,9 +58,9 @@ macro_rules! in_steps {
             fn linear_recurrence(
                 transitions: FloatTensor<Self>,
                 inputs: FloatTensor<Self>,
-                before: FloatTensor<Self>,
+                initial_state: FloatTensor<Self>,
             ) -> FloatTensor<Self> {
-                forward::<Self>(&transitions, &inputs, before)
+                forward::<Self>(&transitions, &inputs, initial_state)
             }
         }
     };

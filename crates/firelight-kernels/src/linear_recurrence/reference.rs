@@ -2,8 +2,8 @@
 
 use burn::tensor::Tensor;
 
-pub(super) fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, before: Tensor<3>) -> Tensor<4> {
-    let mut states = vec![before.unsqueeze::<4>()];
+pub(super) fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, initial_state: Tensor<3>) -> Tensor<4> {
+    let mut states = vec![initial_state.unsqueeze::<4>()];
     for (transition, input) in pieces(transitions).into_iter().zip(pieces(inputs)) {
         let state = transition.matmul(states[states.len() - 1].clone()) + input;
         states.push(state);

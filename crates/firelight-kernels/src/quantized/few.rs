@@ -2,8 +2,8 @@
 //! rounded to eight bits, for which processors have instructions that keep up with memory.
 
 use super::activations::Activations;
+use super::dot_kernel::{Accumulators, DotKernel};
 use super::matrix::BlockMatrix;
-use super::units::{Sums, Units};
 use crate::flex::by_columns;
 use rayon::prelude::*;
 
@@ -19,12 +19,12 @@ const TASKS: usize = 4;
 
 /// `x weightᵀ + bias`, for rows `x` of whole groups of 32.
 pub(super) fn multiply_few(x: &[f32], weight: BlockMatrix<'_>, bias: Option<&[f32]>) -> Vec<f32> {
-    let ([d_out, d_in], units) = (weight.shape(), Units::chosen());
+    let ([d_out, d_in], kernel) = (weight.shape(), DotKernel::chosen());
     let (rows, x) = (x.len() / d_in, Activations::of(x, d_in));
     let mut out = vec![0.0; rows * d_out];
     let fill = |first: usize, mut out: Vec<&mut [f32]>| {
         let blocks = (first..first + out[0].len()).map(|row| weight.row(row));
-        units.multiply(weight.format(), blocks, &x, &mut vec![Sums::ZERO; rows], |column, row, sum| {
+        kernel.multiply(weight.format(), blocks, &x, &mut vec![Accumulators::ZERO; rows], |column, row, sum| {
             out[row][column] = bias.map_or(sum, |bias| sum + bias[first + column]);
         });
     };

@@ -5,6 +5,8 @@ mod activations;
 #[cfg(feature = "flex")]
 mod autodiff;
 #[cfg(feature = "flex")]
+mod dot_kernel;
+#[cfg(feature = "flex")]
 mod few;
 #[cfg(feature = "flex")]
 mod flex;
@@ -13,8 +15,6 @@ mod matrix;
 #[cfg(feature = "flex")]
 mod panels;
 mod reference;
-#[cfg(feature = "flex")]
-mod units;
 #[cfg(all(feature = "flex", target_arch = "x86_64"))]
 mod x86;
 
@@ -25,21 +25,21 @@ use burn::tensor::{DType, Device, Int, Tensor};
 #[cfg(feature = "flex")]
 use extension::{QuantizedLinearExtension, QuantizedLinearKernel};
 
-/// Whether a device multiplies blocks as they lie, with gradients or without: flex alone. On any other all of the matrix becomes numbers for
-/// each product, so that models are loaded as floats there.
+/// Whether a device multiplies quantized matrices without dequantizing them, with gradients or without: flex alone. Every other device
+/// dequantizes the whole matrix for each product, so models are loaded as floats there.
 ///
 /// ```
 /// use burn::tensor::Device;
-/// use firelight_kernels::multiplies_blocks;
+/// use firelight_kernels::supports_quantized_matmul;
 ///
-/// assert!(multiplies_blocks(&Device::flex()));
+/// assert!(supports_quantized_matmul(&Device::flex()));
 /// ```
-pub fn multiplies_blocks(device: &Device) -> bool {
+pub fn supports_quantized_matmul(device: &Device) -> bool {
     // By its name: a build without flex has no such device to compare with.
     format!("{:?}", device.clone().inner()).contains("Flex")
 }
 
-/// `x Wᵀ + bias` for a matrix `W` in blocks of few bits.
+/// `x Wᵀ + bias` for a quantized matrix `W`, in blocks of few bits.
 ///
 /// On the CPU `x` is rounded to eight bits with a scale for every 32 numbers; this adds an error of about half a percent of the size of the
 /// output. Up to 32 rows of `x`, as a decoder has them, are multiplied as integers, so that the blocks are read from memory once: the result of
@@ -87,7 +87,7 @@ pub fn quantized_linear<const D: usize>(
     reference::quantized_linear(x, blocks, format, bias)
 }
 
-/// The row that each token names of a table in blocks of few bits. No gradient flows to it.
+/// Embedding lookup in a quantized table. No gradient flows to the table.
 ///
 /// # Shapes
 /// - `blocks`: `[V, R]` in `U8`, where `R` is [`row_bytes`](BlockFormat::row_bytes) of `D`; `tokens`: `[B, T]`, each below `V`; output:
@@ -114,7 +114,7 @@ pub fn quantized_embedding(blocks: Tensor<2, Int>, format: BlockFormat, tokens: 
     reference::quantized_embedding(blocks, format, tokens)
 }
 
-/// All numbers of a matrix in blocks of few bits.
+/// Dequantizes a matrix.
 ///
 /// # Shapes
 /// - `blocks`: `[O, R]` in `U8`, where `R` is [`row_bytes`](BlockFormat::row_bytes) of `I`; output: `[O, I]` in `F32`

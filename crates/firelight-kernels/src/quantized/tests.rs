@@ -315,9 +315,9 @@ mod fused {
 #[test]
 #[allow(deprecated)] // Burn's older CPU backend multiplies no blocks.
 fn flex_alone_multiplies_blocks_with_gradients_or_without() {
-    assert!(multiplies_blocks(&Device::flex()) && multiplies_blocks(&Device::flex().autodiff()));
+    assert!(supports_quantized_matmul(&Device::flex()) && supports_quantized_matmul(&Device::flex().autodiff()));
     #[cfg(feature = "ndarray")]
     {
-        assert!(!multiplies_blocks(&Device::ndarray()));
+        assert!(!supports_quantized_matmul(&Device::ndarray()));
     }
 }

@@ -5,7 +5,7 @@
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, `VPMADDUBSW` and `VPDPBUSD`.
 
 use super::activations::Activations;
-use super::units::{Sums, multiply};
+use super::dot_kernel::{Accumulators, multiply};
 use crate::BlockFormat;
 use crate::blocks::Chunk;
 use std::arch::x86_64::*;
@@ -15,10 +15,12 @@ pub(super) fn multiply_by_avx2<'a>(
     format: BlockFormat,
     blocks: impl Iterator<Item = &'a [u8]>,
     x: &[Activations],
-    sums: &mut [Sums],
+    accumulators: &mut [Accumulators],
     finish: impl FnMut(usize, usize, f32),
 ) {
-    multiply(format, blocks, x, sums, finish, |sums, chunk, x, has_mins| add_by_avx2(sums, chunk, x, has_mins));
+    multiply(format, blocks, x, accumulators, finish, |accumulators, chunk, x, has_mins| {
+        add_by_avx2(accumulators, chunk, x, has_mins)
+    });
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512cd,avx512dq,avx512vl,avx512vnni,avx2")]
@@ -26,18 +28,20 @@ pub(super) fn multiply_by_avx512<'a>(
     format: BlockFormat,
     blocks: impl Iterator<Item = &'a [u8]>,
     x: &[Activations],
-    sums: &mut [Sums],
+    accumulators: &mut [Accumulators],
     finish: impl FnMut(usize, usize, f32),
 ) {
-    multiply(format, blocks, x, sums, finish, |sums, chunk, x, has_mins| add_by_avx512(sums, chunk, x, has_mins));
+    multiply(format, blocks, x, accumulators, finish, |accumulators, chunk, x, has_mins| {
+        add_by_avx512(accumulators, chunk, x, has_mins)
+    });
 }
 
-/// As [`add`](super::units::add): 32 numbers fill eight of the lanes, the next 32 the other eight.
+/// As [`add`](super::dot_kernel::add): 32 numbers fill eight of the lanes, the next 32 the other eight.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_by_avx2(sums: &mut [Sums], chunk: &Chunk, x: &[Activations], has_mins: bool) {
-    for (sums, x) in sums.iter_mut().zip(x) {
-        let products = sums.products.as_mut_ptr();
+fn add_by_avx2(accumulators: &mut [Accumulators], chunk: &Chunk, x: &[Activations], has_mins: bool) {
+    for (accumulators, x) in accumulators.iter_mut().zip(x) {
+        let products = accumulators.products.as_mut_ptr();
         // SAFETY: there are two times eight lanes.
         let mut lanes = unsafe { [_mm256_loadu_ps(products), _mm256_loadu_ps(products.add(8))] };
         for group in 0..x.scales.len() {
@@ -63,18 +67,18 @@ fn add_by_avx2(sums: &mut [Sums], chunk: &Chunk, x: &[Activations], has_mins: bo
             _mm256_storeu_ps(products.add(8), lanes[1]);
         }
         if has_mins {
-            add_mins(sums, chunk, x);
+            add_mins(accumulators, chunk, x);
         }
     }
 }
 
 #[inline]
 #[target_feature(enable = "avx2")]
-fn add_mins(sums: &mut Sums, chunk: &Chunk, x: &Activations) {
+fn add_mins(accumulators: &mut Accumulators, chunk: &Chunk, x: &Activations) {
     // SAFETY: there are eight numbers of each.
     unsafe {
         let shares = _mm256_mul_ps(_mm256_loadu_ps(chunk.mins.as_ptr()), _mm256_loadu_ps(x.sums.as_ptr()));
-        let mins = sums.mins.as_mut_ptr();
+        let mins = accumulators.mins.as_mut_ptr();
         _mm256_storeu_ps(mins, _mm256_add_ps(_mm256_loadu_ps(mins), shares));
     }
 }
@@ -82,7 +86,7 @@ fn add_mins(sums: &mut Sums, chunk: &Chunk, x: &Activations) {
 /// Quarters of a chunk: 64 codes each.
 const QUARTERS: usize = 4;
 
-/// What the sums of all rows share of a quarter.
+/// What the accumulators of all rows share of a quarter.
 #[derive(Clone, Copy)]
 struct Quarter {
     sizes: __m512i,
@@ -92,10 +96,10 @@ struct Quarter {
     x_scales: __m512i,
 }
 
-/// As [`add`](super::units::add).
+/// As [`add`](super::dot_kernel::add).
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512vnni,avx2")]
-fn add_by_avx512(sums: &mut [Sums], chunk: &Chunk, x: &[Activations], has_mins: bool) {
+fn add_by_avx512(accumulators: &mut [Accumulators], chunk: &Chunk, x: &[Activations], has_mins: bool) {
     // SAFETY: there are 16 scales.
     let scales = unsafe { _mm512_loadu_ps(chunk.scales.as_ptr().cast()) };
     let fours = _mm512_set_epi32(9, 9, 9, 9, 1, 1, 1, 1, 8, 8, 8, 8, 0, 0, 0, 0);
@@ -111,11 +115,11 @@ fn add_by_avx512(sums: &mut [Sums], chunk: &Chunk, x: &[Activations], has_mins: 
             x_scales: _mm512_add_epi32(eights, _mm512_set1_epi32(2 * first)),
         }
     });
-    for (sums, x) in sums.iter_mut().zip(x) {
+    for (accumulators, x) in accumulators.iter_mut().zip(x) {
         // SAFETY: there are 16 lanes, and eight scales of the activations.
         let (mut lanes, x_scales) = unsafe {
             let x_scales = _mm512_castps256_ps512(_mm256_loadu_ps(x.scales.as_ptr()));
-            (_mm512_loadu_ps(sums.products.as_ptr()), x_scales)
+            (_mm512_loadu_ps(accumulators.products.as_ptr()), x_scales)
         };
         for (place, quarter) in quarters.iter().enumerate() {
             // SAFETY: as above.
@@ -126,9 +130,9 @@ fn add_by_avx512(sums: &mut [Sums], chunk: &Chunk, x: &[Activations], has_mins: 
             lanes = _mm512_add_ps(lanes, _mm512_mul_ps(_mm512_cvtepi32_ps(fours), scales));
         }
         // SAFETY: as above.
-        unsafe { _mm512_storeu_ps(sums.products.as_mut_ptr(), lanes) };
+        unsafe { _mm512_storeu_ps(accumulators.products.as_mut_ptr(), lanes) };
         if has_mins {
-            add_mins(sums, chunk, x);
+            add_mins(accumulators, chunk, x);
         }
     }
 }

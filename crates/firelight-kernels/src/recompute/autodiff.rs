@@ -4,7 +4,7 @@ use super::MOST_INPUTS;
 use super::extension::{Again, Backwards, RecomputeExtension, stand_for};
 use super::parameters;
 use super::replay::Seeds;
-use crate::Products;
+use crate::MatmulPrecision;
 use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -32,7 +32,7 @@ pub(super) fn recomputed<M: Module + 'static>(
     let tracked: Vec<_> = inputs.iter().map(Tensor::is_tracked).collect();
     let held: Vec<_> = inputs.iter().map(|input| input.clone().detach().set_require_grad(false)).collect();
     let (outputs, seeds) = Seeds::of(|| forward(&constants, held.clone()));
-    let products = Products::current();
+    let precision = MatmulPrecision::current();
     let lengths: Vec<_> = outputs.iter().map(|output| output.dims()[0]).collect();
     let (ids, parameters): (Vec<_>, Vec<_>) = parameters::trained(module).into_iter().unzip();
     let again = Again {
@@ -42,7 +42,7 @@ pub(super) fn recomputed<M: Module + 'static>(
             let module = parameters::tracked(constants, &ids);
             let leaf = |(input, tracked): (Tensor<1>, bool)| input.detach().set_require_grad(tracked);
             let inputs: Vec<_> = held.into_iter().zip(tracked).map(leaf).collect();
-            let run = || products.within(|| forward(&module, inputs.clone()));
+            let run = || precision.within(|| forward(&module, inputs.clone()));
             let outputs = seeds.repeat(&output_gradient.device(), run);
             let gradients = (join(outputs) * output_gradient).sum().backward();
             let of_inputs = inputs.iter().map(|input| input.grad(&gradients).map(Tensor::into_dispatch));

@@ -75,7 +75,7 @@ fn turn_row<T: Real>(out: &mut [T], x: &[T], (cos, sin): (&[T], &[T]), sign: T, 
                 d[i] = a[i] * sin + b[i] * cos[i];
             }
         }
-        RotaryPairs::Neighbours => {
+        RotaryPairs::Interleaved => {
             let pairs = turned.chunks_exact_mut(2).zip(x.chunks_exact(2));
             for ((out, x), (&cos, &sin)) in pairs.zip(cos.iter().zip(sin)) {
                 let sin = sign * sin;

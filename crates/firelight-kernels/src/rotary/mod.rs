@@ -10,13 +10,13 @@ mod reference;
 
 use burn::tensor::Tensor;
 
-/// Which channels form a pair.
+/// Which channels form a pair. `RotaryLayout` of `firelight-core` is the same choice as files of models name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RotaryPairs {
     /// Channel `i` with `i + W/2`, as LLaMA.
     Halves,
     /// Channel `2i` with `2i + 1`, as the paper.
-    Neighbours,
+    Interleaved,
 }
 
 /// Turns every pair `(a, b)` of the first `W` channels of `x` into `(a cos - b sin, a sin + b cos)`; the others stay.
@@ -104,7 +104,7 @@ mod tests {
         let x = || Tensor::<4>::from_floats([[[[1.0, 2.0, 3.0, 4.0, 5.0]]]], &device);
         let angle = |value| Tensor::<4>::full([1, 1, 1, 2], value, &device);
         for (pairs, expected) in [
-            (RotaryPairs::Neighbours, [[[[-2.0f32, 1.0, -4.0, 3.0, 5.0]]]]),
+            (RotaryPairs::Interleaved, [[[[-2.0f32, 1.0, -4.0, 3.0, 5.0]]]]),
             (RotaryPairs::Halves, [[[[-3.0, -4.0, 1.0, 2.0, 5.0]]]]),
         ] {
             let output = rotary(x(), angle(0.0), angle(1.0), pairs).into_data();
@@ -130,7 +130,7 @@ mod tests {
                 let angles = || [3, 4].map(|seed| random(&case, [rows, 1, shape[2], width / 2], seed) / case.size);
                 // Heads of a token side by side, as a projection leaves them.
                 let by_token = [shape[0], shape[2], shape[1], shape[3]];
-                for pairs in [RotaryPairs::Halves, RotaryPairs::Neighbours] {
+                for pairs in [RotaryPairs::Halves, RotaryPairs::Interleaved] {
                     let turn = |of: fn(Tensor<4>, Tensor<4>, Tensor<4>, RotaryPairs) -> Tensor<4>, x: Tensor<4>| {
                         let [cos, sin] = angles();
                         of(x, cos, sin, pairs)

@@ -17,7 +17,7 @@ fn turn(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) -> Ten
     let shape = [batch, heads, tokens, width / 2];
     let [a, b]: [Tensor<4>; 2] = match pairs {
         RotaryPairs::Halves => [0, 1].map(|i| x.clone().narrow(3, i * width / 2, width / 2)),
-        RotaryPairs::Neighbours => {
+        RotaryPairs::Interleaved => {
             let pairs = x.reshape([batch, heads, tokens, width / 2, 2]);
             [0, 1].map(|i| pairs.clone().narrow(4, i, 1).reshape(shape))
         }
@@ -25,6 +25,6 @@ fn turn(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) -> Ten
     let turned = vec![a.clone() * cos.clone() - b.clone() * sin.clone(), a * sin + b * cos];
     match pairs {
         RotaryPairs::Halves => Tensor::cat(turned, 3),
-        RotaryPairs::Neighbours => Tensor::stack::<5>(turned, 4).reshape([batch, heads, tokens, width]),
+        RotaryPairs::Interleaved => Tensor::stack::<5>(turned, 4).reshape([batch, heads, tokens, width]),
     }
 }

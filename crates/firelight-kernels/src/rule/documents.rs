@@ -1,6 +1,6 @@
 //! The documents of packed rows, on the host: which tokens belong together, and between which of them others lie.
 
-use super::Runs;
+use super::KeyRanges;
 use burn::tensor::{Int, Tensor};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -39,7 +39,7 @@ impl Documents {
         of_token[query] != of_token[key]
     }
 
-    pub(super) fn seen(&self, row: usize, query: usize, keys: Range<usize>) -> Runs {
+    pub(super) fn visible_keys(&self, row: usize, query: usize, keys: Range<usize>) -> KeyRanges {
         let RowDocuments { of_token, spans, is_mixed } = self.row(row);
         let (own, end) = (of_token[query], keys.end.min(of_token.len()));
         let span = &spans[own as usize];

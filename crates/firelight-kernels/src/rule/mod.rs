@@ -1,16 +1,16 @@
-//! Which keys a query does not see, as a function of the positions of both. [`PairRule`] is the one type that says it: the
-//! reference asks [`PairRule::hidden`] for every pair, and the kernels visit what [`PairRule::seen`] names and nothing else.
+//! Attention masks as functions of the positions of query and key. [`PairRule`] is the one type for them: the
+//! reference asks [`PairRule::hidden`] for every pair, and the kernels visit what [`PairRule::visible_keys`] returns and nothing else.
 //!
 //! The model is FlexAttention's `mask_mod` with its `BlockMask` (Dong et al. 2024, <https://arxiv.org/abs/2412.05496>).
 //! Different here: a rule gives ranges of keys, from which every kernel cuts tiles of its own size.
 
 mod documents;
+mod key_ranges;
 mod random;
-mod runs;
 
 pub use documents::Documents;
+pub use key_ranges::KeyRanges;
 pub use random::RandomBlocks;
-pub use runs::Runs;
 
 use burn::tensor::{Int, Tensor};
 use std::fmt::Debug;
@@ -18,7 +18,7 @@ use std::iter::once;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A rule of one's own: [`PairRule::own`] makes a [`PairRule`] of it.
+/// A custom mask rule: [`PairRule::custom`] makes a [`PairRule`] of it.
 ///
 /// ```
 /// use firelight_kernels::{MaskRule, PairRule};
@@ -33,7 +33,7 @@ use std::sync::Arc;
 ///     }
 /// }
 ///
-/// let rule = PairRule::own(Parity).and(PairRule::Causal);
+/// let rule = PairRule::custom(Parity).and(PairRule::Causal);
 /// assert_eq!(rule.grid(0, 4), "#...\n.#..\n#.#.\n.#.#\n");
 /// ```
 #[doc(alias = "mask_mod")]
@@ -41,9 +41,9 @@ pub trait MaskRule: Debug + Send + Sync {
     /// Whether the key at position `key` is hidden from the query at position `query` in batch row `row`.
     fn hidden(&self, row: usize, query: usize, key: usize) -> bool;
 
-    /// The keys among `keys` that are not hidden. The default asks for every one of them, which takes time in the square of the
-    /// length; a rule of ranges says them at once.
-    fn seen(&self, row: usize, query: usize, keys: Range<usize>) -> Runs {
+    /// The keys among `keys` that are not hidden. The default calls [`hidden`](Self::hidden) for each of them, which takes time in the
+    /// square of the length; override it where the visible keys are a few ranges.
+    fn visible_keys(&self, row: usize, query: usize, keys: Range<usize>) -> KeyRanges {
         keys.filter(|&key| !self.hidden(row, query, key)).map(|key| key..key + 1).collect()
     }
 
@@ -52,18 +52,18 @@ pub trait MaskRule: Debug + Send + Sync {
         true
     }
 
-    /// Whether no query sees a key behind it: a cache serves such rules alone. Default: no.
+    /// Whether no query sees a later key. Only such rules can be used with a cache. Default: no.
     fn is_causal(&self) -> bool {
         false
     }
 
-    /// How many tokens back a query can look: a cache needs no key before them. Default: all of them.
-    fn look_back(&self) -> Option<usize> {
+    /// The most tokens that a query can look back; a cache drops older keys. Default: no limit.
+    fn max_lookback(&self) -> Option<usize> {
         None
     }
 }
 
-/// Which pairs of a query and a key are left out. The default leaves out none.
+/// A mask rule: which keys are hidden from which queries. The default hides none.
 ///
 /// A position is the index of a token in its row, those in a cache counted, and padding, too.
 ///
@@ -115,15 +115,15 @@ pub enum PairRule {
     Random(RandomBlocks),
     /// A query sees the tokens of its own document.
     Documents(Arc<Documents>),
-    /// A rule of one's own.
-    Own(Arc<dyn MaskRule>),
+    /// A custom rule.
+    Custom(Arc<dyn MaskRule>),
     /// A query sees what it sees by all of these.
     And(Arc<[PairRule]>),
     /// A query sees what it sees by any of these.
     Or(Arc<[PairRule]>),
 }
 
-/// What a rule hides of some queries and keys.
+/// How much of a tile of queries and keys a rule hides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tile {
     /// Every pair.
@@ -169,9 +169,9 @@ impl PairRule {
         Self::Documents(Arc::new(Documents::read(names)))
     }
 
-    /// A rule of one's own.
-    pub fn own(rule: impl MaskRule + 'static) -> Self {
-        Self::Own(Arc::new(rule))
+    /// A custom rule.
+    pub fn custom(rule: impl MaskRule + 'static) -> Self {
+        Self::Custom(Arc::new(rule))
     }
 
     /// Hides what either rule hides.
@@ -206,7 +206,7 @@ impl PairRule {
             Self::Prefix { lengths } => key >= of_row(lengths, row),
             Self::Random(blocks) => !blocks.shows(query, key),
             Self::Documents(documents) => documents.hidden(row, query, key),
-            Self::Own(rule) => rule.hidden(row, query, key),
+            Self::Custom(rule) => rule.hidden(row, query, key),
             Self::And(rules) => rules.iter().any(|rule| rule.hidden(row, query, key)),
             Self::Or(rules) => rules.iter().all(|rule| rule.hidden(row, query, key)),
         }
@@ -216,11 +216,11 @@ impl PairRule {
     ///
     /// # Panics
     /// If documents are not named up to the query.
-    pub fn seen(&self, row: usize, query: usize, keys: Range<usize>) -> Runs {
+    pub fn visible_keys(&self, row: usize, query: usize, keys: Range<usize>) -> KeyRanges {
         let within = |start: usize, end: usize| {
-            let mut runs = Runs::default();
-            runs.push(keys.start.max(start)..keys.end.min(end));
-            runs
+            let mut ranges = KeyRanges::default();
+            ranges.push(keys.start.max(start)..keys.end.min(end));
+            ranges
         };
         match self {
             Self::Full => within(0, usize::MAX),
@@ -232,62 +232,66 @@ impl PairRule {
             Self::Multiples { stride } => multiples(query, *stride, keys),
             Self::Global { tokens } => within(0, if query < *tokens { usize::MAX } else { *tokens }),
             Self::Prefix { lengths } => within(0, of_row(lengths, row)),
-            Self::Random(blocks) => blocks.seen(query, keys),
-            Self::Documents(documents) => documents.seen(row, query, keys),
-            Self::Own(rule) => rule.seen(row, query, keys),
+            Self::Random(blocks) => blocks.visible_keys(query, keys),
+            Self::Documents(documents) => documents.visible_keys(row, query, keys),
+            Self::Custom(rule) => rule.visible_keys(row, query, keys),
             Self::And(rules) => {
-                let hull = |seen: &Runs| seen.hull();
-                rules.iter().fold(within(0, usize::MAX), |seen, rule| seen.and(&rule.seen(row, query, hull(&seen))))
+                let hull = |seen: &KeyRanges| seen.hull();
+                rules
+                    .iter()
+                    .fold(within(0, usize::MAX), |seen, rule| seen.and(&rule.visible_keys(row, query, hull(&seen))))
             }
-            Self::Or(rules) => {
-                rules.iter().fold(Runs::default(), |seen, rule| seen.or(&rule.seen(row, query, keys.clone())))
-            }
+            Self::Or(rules) => rules
+                .iter()
+                .fold(KeyRanges::default(), |seen, rule| seen.or(&rule.visible_keys(row, query, keys.clone()))),
         }
     }
 
-    /// The keys among `keys` that some query of `queries` may see. None is missing; a few that all of them hide may be there.
+    /// The keys among `keys` that some query of `queries` may see: all of them, and possibly a few that no query sees.
     ///
     /// # Panics
     /// If documents are not named up to the last query.
-    pub fn seen_by_any(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> Runs {
+    pub fn keys_visible_to_any(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> KeyRanges {
         if queries.is_empty() || keys.is_empty() {
-            return Runs::default();
+            return KeyRanges::default();
         }
         let (first, last) = (queries.start, queries.end - 1);
         match self {
             // From query to query both ends move forward, and no key between them is left out.
             Self::Full | Self::Causal | Self::Window { .. } | Self::Chunks { .. } | Self::Prefix { .. } => {
-                let [first, last] = [first, last].map(|query| self.seen(row, query, keys.clone()));
+                let [first, last] = [first, last].map(|query| self.visible_keys(row, query, keys.clone()));
                 match (first.is_empty(), last.is_empty()) {
                     (false, false) => once(first.hull().start..last.hull().end).collect(),
-                    _ => self.seen_by_each(row, queries, keys),
+                    _ => self.keys_visible_to_each(row, queries, keys),
                 }
             }
-            Self::Global { .. } => self.seen(row, first, keys),
-            Self::Random(blocks) => blocks.seen_by_any(queries, keys),
+            Self::Global { .. } => self.visible_keys(row, first, keys),
+            Self::Random(blocks) => blocks.keys_visible_to_any(queries, keys),
             Self::And(rules) => {
                 let all = once(keys.clone()).collect();
-                rules
-                    .iter()
-                    .fold(all, |seen: Runs, rule| seen.and(&rule.seen_by_any(row, queries.clone(), seen.hull())))
+                rules.iter().fold(all, |seen: KeyRanges, rule| {
+                    seen.and(&rule.keys_visible_to_any(row, queries.clone(), seen.hull()))
+                })
             }
-            Self::Or(rules) => rules
-                .iter()
-                .fold(Runs::default(), |seen, rule| seen.or(&rule.seen_by_any(row, queries.clone(), keys.clone()))),
-            Self::Multiples { .. } | Self::Documents(_) | Self::Own(_) => self.seen_by_each(row, queries, keys),
+            Self::Or(rules) => rules.iter().fold(KeyRanges::default(), |seen, rule| {
+                seen.or(&rule.keys_visible_to_any(row, queries.clone(), keys.clone()))
+            }),
+            Self::Multiples { .. } | Self::Documents(_) | Self::Custom(_) => {
+                self.keys_visible_to_each(row, queries, keys)
+            }
         }
     }
 
     /// The keys that some query sees, from one query after the other.
-    fn seen_by_each(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> Runs {
-        queries.fold(Runs::default(), |seen, query| seen.or(&self.seen(row, query, keys.clone())))
+    fn keys_visible_to_each(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> KeyRanges {
+        queries.fold(KeyRanges::default(), |seen, query| seen.or(&self.visible_keys(row, query, keys.clone())))
     }
 
     /// What the rule hides of some queries and keys.
     pub fn tile(&self, row: usize, queries: Range<usize>, keys: Range<usize>) -> Tile {
         let (mut some, mut all) = (false, true);
         for query in queries {
-            let seen = self.seen(row, query, keys.clone());
+            let seen = self.visible_keys(row, query, keys.clone());
             some |= !seen.is_empty();
             all &= seen.covers(&keys);
             if some && !all {
@@ -302,38 +306,37 @@ impl PairRule {
         match self {
             Self::Prefix { lengths } => lengths.len() > 1,
             Self::Documents(documents) => documents.varies_by_row(),
-            Self::Own(rule) => rule.varies_by_row(),
+            Self::Custom(rule) => rule.varies_by_row(),
             Self::And(rules) | Self::Or(rules) => rules.iter().any(Self::varies_by_row),
             _ => false,
         }
     }
 
-    /// Whether no query sees a key behind it, as far as the parts of the rule tell.
+    /// Whether no query sees a later key, as far as the parts of the rule tell.
     pub fn is_causal(&self) -> bool {
         match self {
             Self::Causal | Self::Window { right: 0, .. } => true,
-            Self::Own(rule) => rule.is_causal(),
+            Self::Custom(rule) => rule.is_causal(),
             Self::And(rules) => rules.iter().any(Self::is_causal),
             Self::Or(rules) => rules.iter().all(Self::is_causal),
             _ => false,
         }
     }
 
-    /// How many tokens back a query can look at most, as far as the parts of the rule tell: a cache needs no key before them.
-    /// None when it needs them all.
-    pub fn look_back(&self) -> Option<usize> {
+    /// The most tokens that a query can look back, as far as the parts of the rule tell; a cache drops older keys. `None` means no
+    /// limit.
+    pub fn max_lookback(&self) -> Option<usize> {
         match self {
             Self::Window { left, .. } => Some(*left),
             Self::Chunks { size } => Some(size.saturating_sub(1)),
-            Self::Own(rule) => rule.look_back(),
-            Self::And(rules) => rules.iter().filter_map(Self::look_back).min(),
-            Self::Or(rules) => rules.iter().map(Self::look_back).try_fold(0, |most, back| Some(most.max(back?))),
+            Self::Custom(rule) => rule.max_lookback(),
+            Self::And(rules) => rules.iter().filter_map(Self::max_lookback).min(),
+            Self::Or(rules) => rules.iter().map(Self::max_lookback).try_fold(0, |most, back| Some(most.max(back?))),
             _ => None,
         }
     }
 
-    /// The pairs of the first `length` tokens as text, a line for each query: `#` where it sees the key, `.` where the key is
-    /// hidden.
+    /// The mask of the first `length` tokens as text, a line for each query: `#` where the key is visible, `.` where it is hidden.
     pub fn grid(&self, row: usize, length: usize) -> String {
         let character = |query, key| if self.hidden(row, query, key) { '.' } else { '#' };
         (0..length).flat_map(|query| (0..length).map(move |key| character(query, key)).chain(['\n'])).collect()
@@ -345,7 +348,7 @@ fn of_row(values: &[usize], row: usize) -> usize {
     values[if values.len() == 1 { 0 } else { row }]
 }
 
-fn multiples(query: usize, stride: usize, keys: Range<usize>) -> Runs {
+fn multiples(query: usize, stride: usize, keys: Range<usize>) -> KeyRanges {
     let [rest, first] = [query, keys.start].map(|position| position % stride);
     // Sums would overflow where the stride is near the largest number.
     let missing = if rest >= first { rest - first } else { stride - (first - rest) };
@@ -375,11 +378,12 @@ mod tests {
 
     #[test]
     fn multiples_of_the_largest_distance_are_the_key_itself() {
-        let found =
-            |query, keys| multiples(query, usize::MAX, keys).iter().map(|run| (run.start, run.end)).collect::<Vec<_>>();
+        let found = |query, keys| {
+            multiples(query, usize::MAX, keys).iter().map(|range| (range.start, range.end)).collect::<Vec<_>>()
+        };
         assert_eq!(found(5, 2..9), [(5, 6)]);
         assert!(found(2, 5..9).is_empty() && found(9, 2..9).is_empty());
-        assert_eq!(PairRule::strided(usize::MAX).seen(0, 1, 0..3).hull(), 0..3);
+        assert_eq!(PairRule::strided(usize::MAX).visible_keys(0, 1, 0..3).hull(), 0..3);
     }
 
     pub(crate) fn rules() -> Vec<PairRule> {
@@ -397,7 +401,7 @@ mod tests {
             PairRule::Prefix { lengths: [3, 5].into() },
             PairRule::Random(blocks),
             PairRule::documents(&names()),
-            PairRule::own(Bits),
+            PairRule::custom(Bits),
         ];
         let both = |rule: fn(PairRule, PairRule) -> PairRule| {
             let atoms = &atoms;
@@ -419,7 +423,7 @@ mod tests {
         for (rule, row) in rules().into_iter().flat_map(|rule| [(rule.clone(), 0), (rule, 1)]) {
             for (query, keys) in (0..20).flat_map(|query| [(query, 0..20), (query, 5..13), (query, 7..7)]) {
                 let expected: Vec<usize> = keys.clone().filter(|&key| !rule.hidden(row, query, key)).collect();
-                let found: Vec<usize> = rule.seen(row, query, keys.clone()).iter().flatten().collect();
+                let found: Vec<usize> = rule.visible_keys(row, query, keys.clone()).iter().flatten().collect();
                 assert_eq!(found, expected, "{rule:?}: row {row}, query {query}, keys {keys:?}");
             }
         }
@@ -431,7 +435,8 @@ mod tests {
             for (queries, keys) in [(0..20, 0..20), (3..4, 0..20), (6..13, 2..15), (15..20, 0..6), (4..4, 0..20)] {
                 let seen = |key: &usize| queries.clone().any(|query| !rule.hidden(row, query, *key));
                 let expected: Vec<usize> = keys.clone().filter(seen).collect();
-                let found: Vec<usize> = rule.seen_by_any(row, queries.clone(), keys.clone()).iter().flatten().collect();
+                let found: Vec<usize> =
+                    rule.keys_visible_to_any(row, queries.clone(), keys.clone()).iter().flatten().collect();
                 assert!(expected.iter().all(|key| found.contains(key)), "{rule:?}: {queries:?} see {expected:?}");
                 assert!(matches!(rule, PairRule::And(_)) || found == expected, "{rule:?}: {queries:?}: {found:?}");
             }
@@ -461,12 +466,12 @@ mod tests {
             let seen: Vec<_> = pairs().filter(|&(query, key)| !rule.hidden(0, query, key)).collect();
             assert!(!rule.is_causal() || seen.iter().all(|(query, key)| key <= query), "{rule:?}");
             let far = |span: usize| seen.iter().any(|(query, key)| key.saturating_add(span) < *query);
-            assert!(rule.look_back().is_none_or(|span| !far(span)), "{rule:?}");
+            assert!(rule.max_lookback().is_none_or(|span| !far(span)), "{rule:?}");
             let differs = pairs().any(|(query, key)| rule.hidden(0, query, key) != rule.hidden(1, query, key));
             assert!(rule.varies_by_row() || !differs, "{rule:?}");
         }
-        assert_eq!(PairRule::window(3, 0).or(PairRule::Chunks { size: 9 }).look_back(), Some(8));
-        assert_eq!(PairRule::window(3, 0).and(PairRule::Causal).look_back(), Some(3));
+        assert_eq!(PairRule::window(3, 0).or(PairRule::Chunks { size: 9 }).max_lookback(), Some(8));
+        assert_eq!(PairRule::window(3, 0).and(PairRule::Causal).max_lookback(), Some(3));
         assert!(
             PairRule::big_bird(1, 1, RandomBlocks { count: 1, size: 2, seed: 1 }).and(PairRule::Causal).is_causal()
         );

@@ -7,7 +7,7 @@
 //! Distinct blocks are drawn as Floyd does: Bentley and Floyd 1987, A sample of brilliance
 //! (<https://doi.org/10.1145/30401.315746>).
 
-use super::Runs;
+use super::KeyRanges;
 use smallvec::SmallVec;
 use std::ops::Range;
 
@@ -47,17 +47,17 @@ impl RandomBlocks {
         drawn
     }
 
-    pub(super) fn seen(self, query: usize, keys: Range<usize>) -> Runs {
-        self.seen_by_any(query..query + 1, keys)
+    pub(super) fn visible_keys(self, query: usize, keys: Range<usize>) -> KeyRanges {
+        self.keys_visible_to_any(query..query + 1, keys)
     }
 
     /// The keys that some of the queries see: the blocks of queries decide, of which there are few.
-    pub(super) fn seen_by_any(self, queries: Range<usize>, keys: Range<usize>) -> Runs {
+    pub(super) fn keys_visible_to_any(self, queries: Range<usize>, keys: Range<usize>) -> KeyRanges {
         let own = queries.start / self.size..queries.end.div_ceil(self.size);
         let blocks = keys.start / self.size..keys.end.div_ceil(self.size);
         let seen = blocks.filter(|&block| own.clone().any(|own| self.blocks_see(own, block)));
         let tokens = |block: usize| block * self.size..(block + 1).saturating_mul(self.size);
-        let clipped = |run: Range<usize>| run.start.max(keys.start)..run.end.min(keys.end);
+        let clipped = |range: Range<usize>| range.start.max(keys.start)..range.end.min(keys.end);
         seen.map(tokens).map(clipped).collect()
     }
 }

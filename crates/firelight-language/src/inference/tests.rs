@@ -196,7 +196,7 @@ fn a_guess_that_is_taken_back_leaves_no_trace() {
             let [one, three] = [&one, &three].map(|tokens| tokens.clone().repeat(&[rows, 1]));
             let found = model.extend(three.clone(), &mut state);
             // At once and one by one.
-            assert_close(&found, &one_by_one(&model, three, &mut untouched.clone()), 1e-4);
+            assert_close(&found, &extend_by_steps(&model, three, &mut untouched.clone()), 1e-4);
             let read = state.len() - 3;
             assert!(state.can_truncate(read) && !state.can_truncate(0));
             state.truncate(read);
@@ -225,7 +225,7 @@ fn more_tokens_than_fit_are_read_one_by_one_and_a_moved_window_does_not_go_back(
     let tokens = Tensor::<2, Int>::from_ints([[1, 2, 3, 4]], &Device::default());
     let mut states = [state.clone(), state];
     let found = model.extend(tokens.clone(), &mut states[0]);
-    assert_close(&found, &one_by_one(&model, tokens, &mut states[1]), 1e-5);
+    assert_close(&found, &extend_by_steps(&model, tokens, &mut states[1]), 1e-5);
     assert_eq!((states[0].len(), states[0].window()), (10, 6));
     assert!(states[0].can_truncate(9) && !states[0].can_truncate(8), "the window moved for the ninth");
 }
@@ -318,7 +318,7 @@ fn guesses_up_to_the_next_compression_are_read_as_steps_are() {
         assert_eq!(room, 4 - (length as usize - 9) % 4);
         let (tokens, mut states) = (tokens.clone().narrow(1, 0, room), [state.clone(), state.clone(), state]);
         let found = decoder.extend(tokens.clone(), &mut states[0]);
-        assert_close(&found, &one_by_one(&decoder, tokens.clone(), &mut states[1]), 1e-4);
+        assert_close(&found, &extend_by_steps(&decoder, tokens.clone(), &mut states[1]), 1e-4);
         states[0].truncate(length as usize);
         let again = decoder.extend(tokens.clone(), &mut states[0]);
         again.into_data().assert_eq(&decoder.extend(tokens, &mut states[2]).into_data(), true);

@@ -238,12 +238,12 @@ mod tests {
     use std::thread;
 
     use super::super::sources::Sources;
-    use super::super::{Run, evaluate, evaluate_on};
+    use super::super::{Language, Run};
     use super::*;
     use crate::training::LmTask;
     use firelight_core::{LossConfig, ParamBuilder};
     use firelight_storage::{Checkpoint, Existing};
-    use firelight_training::{RunRequest, Threads, ThreadsOptions};
+    use firelight_training::{RunRequest, Threads, ThreadsOptions, evaluate_run, evaluate_run_on};
 
     const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n\
         [model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nmax_seq_len = 24\n\n[training]\nsteps = 4\nbatch_size = 3\n";
@@ -324,8 +324,9 @@ mod tests {
             for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&text, &other]) {
                 let run = &run;
                 scope.spawn(move || {
-                    let (asked, rank) = (Some((data.as_path(), None)), Arc::new(rank));
-                    let error = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), rank).unwrap_err();
+                    let (asked, device) = (Some((data.as_path(), None)), Device::default());
+                    let (last, rank) = (Checkpoint::Last, Arc::new(rank));
+                    let error = evaluate_run_on::<Language>(run, &last, asked, &(), &device, rank).unwrap_err();
                     assert!(error.is_user_error() && error.to_string().contains("its validation data is `"), "{error}");
                 });
             }
@@ -350,8 +351,9 @@ mod tests {
             let ahead = [&overrides[..], &[("data.workers", "2")]].concat();
             assert_eq!(train(&parts, &ahead, 5, Existing::Resume), weights);
 
-            let path = home.path().join("text.txt");
-            let found = evaluate(&parts, &Checkpoint::Last, Some((&path, None)), &Device::default()).unwrap();
+            let (path, device) = (home.path().join("text.txt"), Device::default());
+            let asked = Some((path.as_path(), None));
+            let found = evaluate_run::<Language>(&parts, &Checkpoint::Last, asked, &(), &device).unwrap();
             assert_eq!(found.tokens, corpus(&recipe(&overrides))[1].len() as u64 - 1);
             assert!(found.bits_per_character.is_finite());
         }

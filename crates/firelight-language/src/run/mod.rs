@@ -22,7 +22,7 @@ use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Shared, StackPlace, Task};
 
-pub use evaluate::{Evaluation, evaluate, evaluate_on};
+pub use evaluate::Evaluation;
 pub use model_recipe::ModelRecipe;
 pub use recipe::{DataRecipe, LanguageRecipe, Packing, stories_recipe};
 pub use text::LmText;

@@ -4,10 +4,11 @@
 use std::f64::consts::LN_2;
 use std::mem;
 
+use firelight_data::Tokenizer;
 use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::LmText;
-use super::evaluate::characters;
+use super::corpus::Part;
 use crate::training::LmTask;
 
 /// Perplexity, and bits per character, which do not depend on the tokenizer.
@@ -62,6 +63,12 @@ impl SharedEvaluator<LmTask> for TextScores {
         // A loss that is still a number has a perplexity that is one.
         Ok(vec![(nats / tokens).exp().min(f64::MAX), bits / self.characters() as f64])
     }
+}
+
+/// The characters that are predicted: all but those of the first token.
+fn characters(tokenizer: &Tokenizer, part: &Part) -> usize {
+    let ids: Vec<u32> = part.tokens().iter().skip(1).collect();
+    tokenizer.decode(&ids).chars().count()
 }
 
 #[cfg(test)]

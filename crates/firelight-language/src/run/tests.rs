@@ -11,10 +11,10 @@ use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::GenerationOptions;
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing, ModelFolder};
-use firelight_training::{Recompute, RunRequest, Task, assert_shared, merge};
+use firelight_training::{AskedData, Recompute, RunRequest, Task, assert_shared, evaluate_run, merge};
 use tempfile::TempDir;
 
-use super::{Language, Run, evaluate};
+use super::{Language, Run};
 use crate::model::LanguageModel;
 use crate::quantized::BlockMix;
 use crate::text_generator::TextGenerator;
@@ -96,7 +96,8 @@ fn a_training_measures_what_evaluate_does_and_may_be_judged_by_it() {
     let home = Home::new();
     let changes = [&SIZES[..], &[("training.monitor", "bits_per_character")]].concat();
     let trained = Run::prepare(&home.request("run", &changes)).unwrap().fit().unwrap();
-    let found = evaluate(trained.folder.path(), &Checkpoint::Last, None, &Device::default()).unwrap();
+    let (run, device) = (trained.folder.path(), Device::default());
+    let found = evaluate_run::<Language>(run, &Checkpoint::Last, None, &(), &device).unwrap();
     let metrics = fs::read_to_string(home.path("run/metrics.jsonl")).unwrap();
     let last: serde_json::Value = serde_json::from_str(metrics.lines().last().unwrap()).unwrap();
     for (name, expected) in [
@@ -266,7 +267,8 @@ fn adapters_learn_beside_blocks_that_stay_as_they_are() {
         assert_eq!(base_of(run.model()), expected, "the blocks of the run that it began from");
         let trained = run.fit().unwrap();
         assert_eq!(base_of(&trained.model), expected, "blocks are not trained");
-        let loss = |run: &str| evaluate(home.path(run), &Checkpoint::Last, None, &Device::flex()).unwrap().loss;
+        let found = |run: &str| evaluate_run::<Language>(home.path(run), &Checkpoint::Last, None, &(), &Device::flex());
+        let loss = |run: &str| found(run).unwrap().loss;
         let [before, after] = ["base", format].map(loss);
         assert!(after < before, "{before} became {after}");
         on_flex(&home.path(format)).generate("the ", &GenerationOptions::new(4).greedy()).unwrap();
@@ -402,7 +404,8 @@ fn several_sources_are_drawn_in_their_ratio_and_resumed_to_the_bit() {
     let text = fs::read_to_string(home.path("text.txt")).unwrap().len();
     let held_out =
         text - ((1.0 - 0.1) * text as f64) as usize + fs::read_to_string(home.path("tales/valid.txt")).unwrap().len();
-    let measured = |asked| evaluate(whole.folder.path(), &Checkpoint::Last, asked, &Device::default());
+    let (run, device) = (whole.folder.path(), Device::default());
+    let measured = |asked: AskedData<'_>| evaluate_run::<Language>(run, &Checkpoint::Last, asked, &(), &device);
     assert_eq!(measured(None).unwrap().tokens as usize, held_out - 2);
     let tales = home.path("tales");
     assert_eq!(measured(Some((&tales, Some("dev")))).unwrap().tokens, 3 * 20 - 1);

@@ -3,7 +3,7 @@
 use std::ops::{ControlFlow, Range};
 
 use firelight_data::TextStream;
-use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, write_texts};
+use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, TokenStream, decode_texts};
 use firelight_storage::TaskError;
 
 use super::{ReadPrompt, TextGenerator};
@@ -19,15 +19,45 @@ impl TextGenerator {
         prompts: &[S],
         options: &GenerationOptions,
     ) -> Vec<Result<GeneratedText, TaskError>> {
+        self.generate_each_with(prompts, &vec![options.clone(); prompts.len()])
+    }
+
+    /// As [`generate_each`](Self::generate_each), with options for each prompt.
+    ///
+    /// ```no_run
+    /// use firelight_generation::GenerationOptions;
+    /// use firelight_language::TextGenerator;
+    ///
+    /// let generator = TextGenerator::load("runs/stories-1")?;
+    /// let options = [GenerationOptions::new(20).greedy(), GenerationOptions::new(50).with_temperature(0.8)];
+    /// for text in generator.generate_each_with(&["Once upon", "The fox"], &options) {
+    ///     println!("{}", text?.text);
+    /// }
+    /// # Ok::<(), firelight_storage::TaskError>(())
+    /// ```
+    ///
+    /// # Panics
+    /// If there are not as many options as prompts.
+    pub fn generate_each_with<S: AsRef<str>>(
+        &self,
+        prompts: &[S],
+        options: &[GenerationOptions],
+    ) -> Vec<Result<GeneratedText, TaskError>> {
+        assert_eq!(prompts.len(), options.len(), "options for each prompt");
         let read: Vec<_> = prompts.iter().map(|prompt| self.read(prompt.as_ref())).collect();
         let lengths = read.iter().map(|read| read.as_ref().map_or(0, |(prompt, _)| prompt[0].len()));
         let (lengths, context) = (lengths.collect::<Vec<_>>(), self.model.max_seq_len());
-        let continues = |past, len| self.model.continues(past, len);
-        let (new, mut found) = (options.max_new_tokens.saturating_add(self.forced()), Vec::new());
-        for group in groups(&lengths, new, context, continues) {
+        let continues = |past, len| self.model.cache_stays_valid(past, len);
+        let mut found = Vec::new();
+        let new = options.iter().map(|options| options.max_new_tokens).max().unwrap_or(0);
+        for group in groups(&lengths, new.saturating_add(self.forced()), context, continues) {
+            let options = &options[group.clone()];
             match self.together(&read[group.clone()], options) {
                 Some(texts) => found.extend(texts.into_iter().map(Ok)),
-                None => found.extend(prompts[group].iter().map(|prompt| self.generate(prompt.as_ref(), options))),
+                None => {
+                    let alone = prompts[group].iter().zip(options);
+                    found.extend(alone.map(|(prompt, options)| self.generate(prompt.as_ref(), options)));
+                }
             }
         }
         found
@@ -38,23 +68,23 @@ impl TextGenerator {
     fn together(
         &self,
         group: &[Result<ReadPrompt, TaskError>],
-        options: &GenerationOptions,
+        options: &[GenerationOptions],
     ) -> Option<Vec<GeneratedText>> {
         let rows = group.iter().map(|read| read.as_ref().ok().cloned()).collect::<Option<Vec<_>>>();
         let rows = rows.filter(|rows| rows.len() > 1)?;
-        let options = vec![self.until_end(options); rows.len()];
+        let options: Vec<GenerationOptions> = options.iter().map(|options| self.until_end(options)).collect();
         let (prompts, streams): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
         written(TokenStream::of_rows(&self.real(&self.decoder()), prompts.concat(), &options).ok()?, streams)
     }
 }
 
 fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextStream>) -> Option<Vec<GeneratedText>> {
-    write_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
+    decode_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
 }
 
 /// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each, a forced one
-/// included. The longest text of a group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the longest text: rotary
-/// frequencies that depend on the length would change in between.
+/// included. The longest text of a group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the
+/// longest text: rotary frequencies that depend on the length would change in between.
 fn groups(
     lengths: &[usize],
     new: usize,

@@ -1,16 +1,16 @@
 //! What happens where a prompt, or a text, does not fit into the context of the model.
 
 use firelight_generation::{GenerationOptions, StopReason};
-use firelight_storage::InputError;
+use firelight_storage::{InputError, TaskError};
 
 use super::TextGenerator;
-use crate::inference::stride;
+use crate::inference::dropped;
 
 /// What happens where a text, its prompt included, has more tokens than the context of the model.
 ///
 /// A text slides by half a context: when the context is full, the oldest half of it is dropped, and what is left is read anew from position
-/// 0. So each token is the one that the model chooses after the tokens that were kept, read as a prompt of their own. No keys and values are
-/// shifted to other positions, which would be faster and only nearly the same.
+/// 0. The first tokens may be kept ([`TextGenerator::with_kept`]). So each token is the one that the model chooses after the tokens that were
+/// kept, read as a prompt of their own. No keys and values are shifted to other positions, which would be faster and only nearly the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ContextOverflow {
@@ -44,10 +44,51 @@ impl TextGenerator {
         self
     }
 
+    /// Keeps the first `tokens` of a text that slides, at most half of the context: of the others half is dropped at a time. Default: the tokens that a
+    /// published model's tokenizer puts in front of texts, such as LLaMA's `<s>`. A [`contrast`](Self::contrast) keeps none.
+    ///
+    /// # Source
+    /// Xiao et al. 2024, Efficient streaming language models with attention sinks (<https://arxiv.org/abs/2309.17453>), §3.1, on why the first tokens
+    /// matter. Unlike there, keys and values are computed anew at each move.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    /// use firelight_language::{LanguageModelConfig, TextGenerator};
+    ///
+    /// let model = LanguageModelConfig::new(256, 16, 2, 1).with_max_seq_len(8).init(&Device::flex());
+    /// let generator = || TextGenerator::new(model.clone(), Tokenizer::train(&TokenizerConfig::Byte, "").unwrap());
+    /// assert!(generator().with_kept(4).is_ok());
+    /// let error = generator().with_kept(5).unwrap_err();
+    /// assert!(error.to_string().starts_with("the first 5 tokens of a text are to be kept, but the context holds 8"));
+    /// ```
+    ///
+    /// # Errors
+    /// If that is more than half of the context.
+    pub fn with_kept(mut self, tokens: usize) -> Result<Self, TaskError> {
+        let context = self.model.max_seq_len();
+        if tokens > context / 2 {
+            let problem =
+                format!("the first {tokens} tokens of a text are to be kept, but the context holds {context}");
+            return Err(InputError::new(problem).advise(format!("keep at most {}", context / 2)).into());
+        }
+        self.keep = Some(tokens);
+        Ok(self)
+    }
+
+    /// How many first tokens stay in a text that slides.
+    pub(super) fn kept(&self) -> usize {
+        self.keep.unwrap_or_else(|| self.front().len()).min(self.model.max_seq_len() / 2)
+    }
+
     /// What is read of a prompt.
     pub(super) fn readable(&self, mut prompt: Vec<u32>) -> Vec<u32> {
         if self.overflow == ContextOverflow::Slide {
-            prompt.drain(..window_start(prompt.len(), self.model.max_seq_len()));
+            let keep = self.kept();
+            let gone = slid(prompt.len(), self.model.max_seq_len(), keep);
+            if gone > 0 {
+                prompt.drain(keep..keep + gone); // The prompt is longer than the context, and so than what is kept.
+            }
         }
         prompt
     }
@@ -91,9 +132,9 @@ pub(super) fn full(prompt: usize) -> InputError {
     .advise("shorten it, or let the text slide")
 }
 
-/// Where the window of a text begins that has grown to so many tokens.
-fn window_start(tokens: usize, context: usize) -> usize {
-    let stride = stride(context);
+/// How many tokens are dropped of a text that has grown to so many, of which the first `keep` stay.
+fn slid(tokens: usize, context: usize, keep: usize) -> usize {
+    let stride = dropped(context, keep);
     tokens.saturating_sub(context).div_ceil(stride.max(1)) * stride
 }
 
@@ -116,21 +157,44 @@ mod tests {
 
     #[test]
     fn each_token_beyond_the_context_is_that_of_the_kept_tokens_read_afresh() {
-        for generator in [generator(), generator().without_cache()] {
-            let prompt = generator.encode("abc").unwrap();
-            let all = [&prompt[..], &greedy(&generator, "abc", 40)].concat();
-            let (mut start, one) = (0, GenerationOptions::new(1).greedy());
-            for len in prompt.len()..all.len() {
-                if len - start > CONTEXT {
-                    start += CONTEXT / 2;
-                }
-                assert_eq!(window_start(len, CONTEXT), start, "{len}");
-                let kept = all[start..len].to_vec();
-                let next = generator.generate_after(&mut Past::default(), kept, &one, |_| ControlFlow::Continue(()));
-                assert_eq!(next.unwrap().ids, [all[len]], "token {len}");
+        for keep in [0, 1, 3, 6] {
+            for generator in [generator(), generator().without_cache()] {
+                follows_what_is_kept(&generator.with_kept(keep).unwrap(), keep);
             }
-            assert!(start > CONTEXT, "the window moved more than once");
         }
+    }
+
+    fn follows_what_is_kept(generator: &TextGenerator, keep: usize) {
+        let prompt = generator.encode("abc").unwrap();
+        let all = [&prompt[..], &greedy(generator, "abc", 40)].concat();
+        let (mut gone, one) = (0, GenerationOptions::new(1).greedy());
+        for len in prompt.len()..all.len() {
+            if len - gone > CONTEXT {
+                gone += (CONTEXT - keep) / 2;
+            }
+            assert_eq!(slid(len, CONTEXT, keep), gone, "{len}");
+            let begin = if gone == 0 { 0 } else { keep };
+            let kept = [&all[..begin], &all[begin + gone..len]].concat();
+            let next = generator.generate_after(&mut Past::default(), kept, &one, |_| ControlFlow::Continue(()));
+            assert_eq!(next.unwrap().ids, [all[len]], "token {len}, of which {keep} are kept");
+        }
+        assert!(gone > CONTEXT, "the window moved more than once");
+    }
+
+    #[test]
+    fn a_prompt_that_slides_keeps_what_a_text_keeps() {
+        let keeping = |overflow| generator().with_kept(2).unwrap().with_context_overflow(overflow);
+        let whole = keeping(ContextOverflow::SlideText).generate("abc", &GenerationOptions::new(40).greedy()).unwrap();
+        for written in [3, 9, 10, 14, 15, 30] {
+            let prompt = format!("abc{}", &whole.text[..written]);
+            let found = greedy(&keeping(ContextOverflow::Slide), &prompt, 10);
+            assert_eq!(found, whole.ids[written..written + 10], "{written}");
+        }
+        let options = GenerationOptions::new(60).with_temperature(1.5).with_seed(3);
+        let drawn = |generator: TextGenerator| generator.generate("abc", &options).unwrap().ids;
+        let [plain, kept] = [drawn(generator()), drawn(keeping(ContextOverflow::SlideText))];
+        assert_eq!(plain[..10], kept[..10]);
+        assert_ne!(plain, kept, "what is kept changes the text");
     }
 
     #[test]

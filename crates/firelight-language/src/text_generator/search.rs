@@ -51,7 +51,7 @@ impl TextGenerator {
     /// [`n_best`](BeamOptions::n_best) texts with their hypotheses, best first.
     ///
     /// # Errors
-    /// As [`generate`](Self::generate).
+    /// As [`generate`](Self::generate), with the best text that was found before it.
     pub fn search(&self, prompt: &str, options: &BeamOptions) -> Result<Vec<(String, Hypothesis)>, TaskError> {
         let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
         self.end(&mut options.stop_tokens, &mut options.processing);
@@ -60,7 +60,8 @@ impl TextGenerator {
         if options.max_new_tokens == 0 && asked > 0 {
             return Err(overflow::full(read).into());
         }
-        let found = beam_search(&self.real(&self.decoder()), prompt, &options)?;
+        let found = beam_search(&self.real(&self.decoder()), prompt, &options)
+            .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
         let written = |mut hypothesis: Hypothesis| {
             hypothesis.stopped = overflow::reason(hypothesis.stopped, hypothesis.ids.len(), asked);
             (text.clone().read(&hypothesis.ids), hypothesis)

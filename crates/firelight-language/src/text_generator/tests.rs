@@ -103,6 +103,7 @@ fn a_published_model_ends_where_its_makers_say_and_begins_with_the_frame() {
     assert!(found.ids.iter().all(|id| [4, 5, 6].contains(id)), "{found:?}");
     let fronts = [&plain, &published].map(|generator| generator.read("ab").unwrap().0.remove(0));
     assert_eq!(fronts, [vec![0, 1], vec![6, 0, 1]]);
+    assert_eq!([&plain, &published].map(TextGenerator::kept), [0, 1], "in a text that slides");
 }
 
 #[test]

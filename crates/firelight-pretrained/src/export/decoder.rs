@@ -1,56 +1,31 @@
-//! What a language model is called in `config.json`, by the names of all families at once: each reads its own.
+//! What a language model is called in `config.json`, by the names that several families have. What only one has is in its file.
 
 use firelight_core::{
-    AttentionPattern, ExpertsConfig, LayerConfig, MixerConfig, NormPlacement, PositionConfig, RotaryConfig,
-    RotaryLayout, RotaryScaling, ScoreScale, TransformerConfig,
+    AttentionPattern, ExpertsConfig, LayerConfig, PositionConfig, RotaryConfig, RotaryScaling, TransformerConfig,
 };
-use firelight_language::LanguageModelConfig;
 use serde_json::{Map, Value, json};
 
 use super::names::{activation, d_ff, epsilon};
+use crate::Structure;
+use crate::family::ConfigKeys;
 
-pub(super) fn keys(model: &LanguageModelConfig) -> Map<String, Value> {
+/// The keys that decoders share; none where the structure is none.
+pub(crate) fn decoder_keys(structure: &Structure) -> Option<ConfigKeys> {
+    let Structure::Language(model) = structure else { return None };
     let stack = &model.transformer;
     let mut keys = Map::new();
     let ends = json!({
         "vocab_size": model.vocab_size,
         "tie_word_embeddings": model.tied,
-        "final_logit_softcapping": model.head.soft_cap,
-        "embedding_dropout": stack.embedding_dropout,
         "use_cache": true,
     });
     for part in [ends, sizes(stack), parts(stack.first()), positions(stack), layers(stack)] {
         keys.extend(part.as_object().cloned().unwrap_or_default());
     }
     // Others stand for "none" where a family has a default of its own.
-    let unknown = ["original_max_position_embeddings", "query_pre_attn_scalar", "layer_types", "rope_parameters"];
+    let unknown = ["original_max_position_embeddings", "layer_types", "rope_parameters"];
     keys.retain(|key, value| !value.is_null() || !unknown.contains(&key.as_str()));
-    match stack.position {
-        // GPT-2 has names of its own for everything, and knows no others.
-        PositionConfig::Learned => gpt2(model),
-        _ => keys,
-    }
-}
-
-fn gpt2(model: &LanguageModelConfig) -> Map<String, Value> {
-    let stack = &model.transformer;
-    let first = &stack.first().block;
-    let keys = json!({
-        "vocab_size": model.vocab_size,
-        "tie_word_embeddings": model.tied,
-        "n_embd": stack.d_model,
-        "n_layer": stack.n_layers,
-        "n_head": first.attention.n_heads,
-        "n_inner": d_ff(stack.first()),
-        "n_positions": stack.max_seq_len,
-        "activation_function": activation(first.feed_forward.activation),
-        "layer_norm_epsilon": epsilon(stack.norm),
-        "scale_attn_weights": first.attention.scale != ScoreScale::None,
-        "attn_pdrop": first.attention.dropout,
-        "resid_pdrop": first.dropout,
-        "embd_pdrop": stack.embedding_dropout,
-    });
-    keys.as_object().cloned().unwrap_or_default()
+    Some(keys)
 }
 
 fn sizes(stack: &TransformerConfig) -> Value {
@@ -71,28 +46,12 @@ fn sizes(stack: &TransformerConfig) -> Value {
 
 fn parts(layer: &LayerConfig) -> Value {
     let block = &layer.block;
-    let activation = activation(block.feed_forward.activation);
-    let scalar = match block.attention.scale {
-        ScoreScale::Constant(scale) => Some((1.0 / (scale * scale) * 1e6).round() / 1e6),
-        _ => None,
-    };
-    // `transformers` takes a whole number alone.
-    let scalar = scalar.map(|scalar| if scalar.fract() == 0.0 { json!(scalar as u64) } else { json!(scalar) });
     json!({
-        "hidden_act": activation,
-        "hidden_activation": activation,
+        "hidden_act": activation(block.feed_forward.activation),
         "rms_norm_eps": epsilon(block.norm),
-        "layer_norm_eps": epsilon(block.norm),
-        "norm_epsilon": epsilon(block.norm),
-        "use_bias": block.feed_forward.bias,
         "attention_bias": block.attention.bias,
         "mlp_bias": block.feed_forward.bias,
         "attention_dropout": block.attention.dropout,
-        "residual_dropout": block.dropout,
-        "attn_logit_softcapping": block.attention.soft_cap,
-        "query_pre_attn_scalar": scalar,
-        "use_parallel_residual": block.norm_placement == NormPlacement::ParallelTwoNorms,
-        "swiglu_limit": 7.0,
     })
 }
 
@@ -112,7 +71,6 @@ fn positions(stack: &TransformerConfig) -> Value {
     json!({
         "rope_theta": whole.theta,
         "rope_parameters": parameters,
-        "rope_interleave": whole.layout == RotaryLayout::Interleaved,
         "original_max_position_embeddings": original,
     })
 }
@@ -187,54 +145,33 @@ fn layers(stack: &TransformerConfig) -> Value {
     };
     let kinds: Vec<&str> = all.iter().map(kind).collect();
     let differ = kinds.windows(2).any(|pair| pair[0] != pair[1]);
-    let turned = |layer: &&LayerConfig| u8::from(layer.position != Some(PositionConfig::None));
     let mut keys = json!({
         "sliding_window": window,
         "layer_types": differ.then_some(kinds),
-        "max_window_layers": 0,
         "use_sliding_window": window.is_some(),
-        "no_rope_layers": all.iter().map(turned).collect::<Vec<_>>(),
     });
-    let more = [experts(&all), latent(stack.first())];
-    for (key, value) in more.into_iter().flatten() {
+    for (key, value) in experts(&all) {
         keys[key] = value;
     }
     keys
 }
 
-fn experts(layers: &[&LayerConfig]) -> Map<String, Value> {
+/// The numbers of the layers without experts.
+pub(crate) fn dense_layers(stack: &TransformerConfig) -> Vec<usize> {
+    let all = stack.layers.iter().cycle().take(stack.n_layers).enumerate();
+    all.filter(|(_, layer)| layer.block.experts.is_none()).map(|(index, _)| index).collect()
+}
+
+fn experts(layers: &[&LayerConfig]) -> ConfigKeys {
     let found = layers.iter().find_map(|layer| Some((layer.block.experts?, d_ff(layer))));
     let Some((experts, width)) = found else { return Map::new() };
-    let dense: Vec<usize> = (0..layers.len()).filter(|&index| layers[index].block.experts.is_none()).collect();
-    let ExpertsConfig { n_experts, top_k, renormalise, n_groups, top_groups, n_shared, scale, .. } = experts;
+    let ExpertsConfig { n_experts, top_k, renormalise, .. } = experts;
     let keys = json!({
         "num_experts": n_experts,
         "num_local_experts": n_experts,
-        "n_routed_experts": n_experts,
         "num_experts_per_tok": top_k,
         "norm_topk_prob": renormalise.unwrap_or(top_k > 1),
-        "n_group": n_groups,
-        "topk_group": top_groups,
-        "n_shared_experts": n_shared,
-        "routed_scaling_factor": scale,
         "moe_intermediate_size": width,
-        "first_k_dense_replace": dense.len(),
-        "mlp_only_layers": dense,
-        "decoder_sparse_step": 1,
-    });
-    keys.as_object().cloned().unwrap_or_default()
-}
-
-fn latent(layer: &LayerConfig) -> Map<String, Value> {
-    let MixerConfig::Latent(latent) = layer.block.mixer else { return Map::new() };
-    let attention = &layer.block.attention;
-    let keys = json!({
-        "kv_lora_rank": latent.d_latent,
-        "q_lora_rank": latent.d_query_latent,
-        "qk_rope_head_dim": latent.d_rotary,
-        "qk_nope_head_dim": attention.d_head,
-        "v_head_dim": attention.d_value.or(attention.d_head),
-        "head_dim": latent.d_rotary,
     });
     keys.as_object().cloned().unwrap_or_default()
 }

@@ -1,37 +1,33 @@
-//! What a vision transformer is called in `config.json`.
+//! What a vision transformer is called in `config.json`, by the names that several families have. What only one has is in its file.
 
 use firelight_core::VisionTransformerConfig;
 use firelight_data::{Resample, ResizeTo};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::names;
+use super::{extended, names};
 use crate::Structure;
+use crate::family::ConfigKeys;
 
-/// The keys of ViT, DeiT and DINOv2.
-pub(super) fn keys(structure: &Structure) -> Option<Map<String, Value>> {
+/// The keys that vision transformers share; none where the structure is none.
+pub(crate) fn image_keys(structure: &Structure) -> Option<ConfigKeys> {
     let (vit, head) = match structure {
         Structure::Image(model) => (&model.vit, names::labels(&model.classes)),
         Structure::ImageEncoder(model) => (&model.vit, json!({})),
         _ => return None,
     };
-    let mut keys = stack(vit);
-    keys.as_object_mut()?.extend(head.as_object().cloned().unwrap_or_default());
-    keys.as_object().cloned()
+    Some(extended(extended(ConfigKeys::new(), stack(vit)), head))
 }
 
 fn stack(vit: &VisionTransformerConfig) -> Value {
     let stack = &vit.transformer;
     let block = &stack.first().block;
-    let d_ff = names::d_ff(stack.first());
     json!({
         "hidden_size": stack.d_model,
         "num_hidden_layers": stack.n_layers,
         "num_attention_heads": block.attention.n_heads,
-        "intermediate_size": d_ff,
-        "mlp_ratio": d_ff / stack.d_model.max(1),
+        "intermediate_size": names::d_ff(stack.first()),
         "hidden_act": names::activation(block.feed_forward.activation),
         "layer_norm_eps": names::epsilon(stack.norm),
-        "layerscale_value": block.layer_scale,
         "image_size": vit.image_size[0],
         "patch_size": vit.patch_size,
         "num_channels": vit.channels,

@@ -5,92 +5,72 @@ mod decoder;
 mod encoder;
 mod gguf;
 mod image;
-mod image_text;
-mod names;
+pub(crate) mod names;
 mod peft;
 mod plain;
 mod sentence;
 mod seq2seq;
 mod write;
 
+pub(crate) use write::MARIAN;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use firelight_core::ImagePooling;
 use firelight_storage::{InputError, ModelFolder, TaskError, listed};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::family::{FAMILIES, describe};
+use crate::families::FAMILIES;
+use crate::family::{Class, ConfigKeys, Family, describe};
 use crate::{Description, HubFolder, Structure};
+pub(crate) use decoder::{decoder_keys, dense_layers};
+pub(crate) use encoder::encoder_keys;
+pub(crate) use image::image_keys;
 use plain::plain;
+pub(crate) use seq2seq::seq2seq_keys;
 
 /// A structure as a family writes it.
 pub(crate) struct Published {
     /// `config.json`.
-    config: Map<String, Value>,
+    config: ConfigKeys,
     /// What the family says of it.
     description: Description,
 }
 
-/// The class of the model in `transformers`, which says what head it has: its beginning for each family that is written.
-const CLASSES: &[(&str, &str)] = &[
-    ("gpt2", "GPT2"),
-    ("llama", "Llama"),
-    ("mistral", "Mistral"),
-    ("qwen2", "Qwen2"),
-    ("qwen3", "Qwen3"),
-    ("gemma", "Gemma"),
-    ("gemma2", "Gemma2"),
-    ("gemma3_text", "Gemma3"),
-    ("smollm3", "SmolLM3"),
-    ("olmo2", "Olmo2"),
-    ("phi3", "Phi3"),
-    ("gpt_neox", "GPTNeoX"),
-    ("mixtral", "Mixtral"),
-    ("qwen3_moe", "Qwen3Moe"),
-    ("gpt_oss", "GptOss"),
-    ("deepseek_v3", "DeepseekV3"),
-    ("starcoder2", "Starcoder2"),
-    ("bert", "Bert"),
-    ("distilbert", "DistilBert"),
-    ("roberta", "Roberta"),
-    ("electra", "Electra"),
-    ("albert", "Albert"),
-    ("mpnet", "MPNet"),
-    ("modernbert", "ModernBert"),
-    ("vit", "ViT"),
-    ("deit", "DeiT"),
-    ("dinov2", "Dinov2"),
-    ("clip", "CLIP"),
-    ("t5", "T5"),
-    ("bart", "Bart"),
-    ("mbart", "MBart"),
-    ("marian", "Marian"),
-];
-
-/// What `config.json` says of a structure, by the names that a family has for it; none where it has no such models.
-fn keys(structure: &Structure, model_type: &str) -> Option<Map<String, Value>> {
-    match structure {
-        Structure::Language(model) => Some(decoder::keys(model)),
-        Structure::Image(_) | Structure::ImageEncoder(_) => image::keys(structure),
-        Structure::ImageText(model) => (model_type == "clip").then(|| image_text::keys(model)).flatten(),
-        Structure::Seq2Seq(model) => seq2seq::keys(model, model_type),
-        _ => (encoder::is_gated(structure) == (model_type == "modernbert"))
-            .then(|| encoder::keys(structure, model_type))
-            .flatten(),
+/// Keys and those that a family has of its own, which replace others of their name.
+pub(crate) fn extended(mut keys: ConfigKeys, own: Value) -> ConfigKeys {
+    if let Value::Object(own) = own {
+        keys.extend(own);
     }
+    keys
+}
+
+/// `config.json` of a structure as a family writes it; none where it has no such models, or they are written as another family's.
+fn config(family: &Family, structure: &Structure) -> Option<ConfigKeys> {
+    let class = match family.class {
+        Class::Begins(name) => format!("{name}{}", head(structure)),
+        Class::Is(name) => name.to_string(),
+        Class::Another => return None,
+    };
+    let own = json!({"model_type": family.name, "architectures": [class]});
+    Some(extended((family.keys)(structure)?, own))
+}
+
+/// What a family says of such a `config.json`.
+fn read_back(config: &ConfigKeys) -> Result<Description, InputError> {
+    // Of no folder, so that no file beside it is read.
+    describe(&HubFolder::of(PathBuf::from("\0"), Value::Object(config.clone())))
 }
 
 /// The end of the class.
-fn head(structure: &Structure, model_type: &str) -> &'static str {
+fn head(structure: &Structure) -> &'static str {
     match structure {
-        Structure::Language(_) if model_type == "gpt2" => "LMHeadModel",
         Structure::Language(_) => "ForCausalLM",
         Structure::Masked(_) => "ForMaskedLM",
         Structure::Sequence(_) => "ForSequenceClassification",
         Structure::Token(_) => "ForTokenClassification",
         Structure::Span(_) => "ForQuestionAnswering",
-        Structure::Seq2Seq(_) if model_type == "marian" => "MTModel",
         Structure::Seq2Seq(_) => "ForConditionalGeneration",
         Structure::Image(model) if model.vit.pooling == ImagePooling::Distilled => "ForImageClassificationWithTeacher",
         Structure::Image(_) => "ForImageClassification",
@@ -108,14 +88,9 @@ impl Published {
         shapes: &BTreeMap<String, Vec<usize>>,
         folder: &ModelFolder,
     ) -> Result<Self, TaskError> {
-        let candidates = CLASSES.iter().filter(|(name, _)| FAMILIES.iter().any(|(known, _)| known == name));
-        let mut found = candidates.filter_map(|(model_type, class)| {
-            let mut config = keys(structure, model_type)?;
-            config.insert("model_type".into(), json!(model_type));
-            config.insert("architectures".into(), json!([format!("{class}{}", head(structure, model_type))]));
-            // Of no folder, so that no file beside it is read.
-            let folder = HubFolder::of(PathBuf::from("\0"), Value::Object(config.clone()));
-            let mut description = describe(&folder).ok()?;
+        let mut found = FAMILIES.iter().filter_map(|family| {
+            let config = config(family, structure)?;
+            let mut description = read_back(&config).ok()?;
             description.structure.fit_to_tensors(|path| shapes.contains_key(path));
             let is_same = plain(&description.structure) == plain(structure);
             (is_same && description.table.written(shapes).is_ok()).then_some(Self { config, description })
@@ -125,7 +100,8 @@ impl Published {
 }
 
 fn unwritable(folder: &ModelFolder) -> InputError {
-    let families: Vec<String> = CLASSES.iter().map(|(name, _)| name.to_string()).collect();
+    let written = FAMILIES.iter().filter(|family| family.class != Class::Another);
+    let families: Vec<&str> = written.map(|family| family.name).collect();
     let problem = "describes a model that no published family has in every detail";
     InputError::in_file(&folder.config(), problem)
         .advise(format!("written are the structures of {}", listed(&families)))
@@ -139,4 +115,40 @@ pub(crate) struct Export<'a> {
     pub(crate) weights: &'a Path,
     /// The folder to make.
     pub(crate) to: &'a Path,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::tests::folders_of;
+
+    /// A family's keys are its `describe` backwards, even for models that another family would write.
+    #[test]
+    fn what_a_family_says_of_a_structure_it_reads_as_that() {
+        for family in FAMILIES.iter().filter(|family| family.class != Class::Another) {
+            for folder in folders_of(family) {
+                let name = folder.path().display();
+                let structure = describe(&folder).unwrap_or_else(|error| panic!("{name}: {error}")).structure;
+                let config = config(family, &structure).unwrap_or_else(|| panic!("{name} is not written"));
+                let read = read_back(&config).unwrap_or_else(|error| panic!("{name}: {error}"));
+                assert_eq!(plain(&read.structure), plain(&structure), "{name}");
+                let class = folder.architecture().filter(|class| !class.ends_with("ForPreTraining"));
+                assert!(class.is_none_or(|class| config["architectures"][0] == class), "{name}: {config:?}");
+            }
+        }
+    }
+    #[test]
+    fn modernbert_is_written_with_every_gate() {
+        let family = FAMILIES.iter().find(|family| family.name == "modernbert").unwrap();
+        for folder in folders_of(family) {
+            for gate in ["gelu", "gelu_pytorch_tanh", "relu", "silu"] {
+                let said = json!({"hidden_activation": gate});
+                let said = extended(folder.config().as_object().cloned().unwrap(), said);
+                let structure = read_back(&said).unwrap().structure;
+                let config = config(family, &structure).unwrap();
+                assert_eq!(config["hidden_activation"], gate);
+                assert_eq!(plain(&read_back(&config).unwrap().structure), plain(&structure));
+            }
+        }
+    }
 }

@@ -4,13 +4,13 @@ use firelight_core::{Activation, LayerConfig, NormConfig};
 use serde_json::{Map, Value, json};
 
 /// The inner width of a feed-forward network.
-pub(super) fn d_ff(layer: &LayerConfig) -> usize {
+pub(crate) fn d_ff(layer: &LayerConfig) -> usize {
     let feed_forward = &layer.block.feed_forward;
     feed_forward.d_ff.unwrap_or_else(|| feed_forward.activation.default_d_ff(feed_forward.d_model))
 }
 
 /// An activation function, or that of a gate.
-pub(super) fn activation(activation: Activation) -> &'static str {
+pub(crate) fn activation(activation: Activation) -> &'static str {
     match activation {
         Activation::Relu | Activation::ReGlu => "relu",
         Activation::Gelu | Activation::GeGlu => "gelu",
@@ -23,7 +23,7 @@ pub(super) fn activation(activation: Activation) -> &'static str {
 }
 
 /// What a norm adds.
-pub(super) fn epsilon(norm: NormConfig) -> f64 {
+pub(crate) fn epsilon(norm: NormConfig) -> f64 {
     match norm {
         NormConfig::Layer { epsilon, .. } | NormConfig::Rms { epsilon } => epsilon,
         _ => 0.0,
@@ -31,7 +31,7 @@ pub(super) fn epsilon(norm: NormConfig) -> f64 {
 }
 
 /// The names of classes.
-pub(super) fn labels(labels: &[String]) -> Value {
+pub(crate) fn labels(labels: &[String]) -> Value {
     let numbered = || labels.iter().enumerate();
     let by_id: Map<String, Value> = numbered().map(|(id, label)| (id.to_string(), json!(label))).collect();
     let by_label: Map<String, Value> = numbered().map(|(id, label)| (label.clone(), json!(id))).collect();

@@ -18,15 +18,15 @@ use crate::Structure;
 use crate::plan::{Part, Table, Written};
 
 impl Export<'_> {
-    /// Writes `config.json`, `model.safetensors` and the files of the tokenizer.
-    pub(crate) fn write(&self) -> Result<(), TaskError> {
+    /// Writes `config.json`, `model.safetensors` and the files of the tokenizer. Returns what is worth telling.
+    pub(crate) fn write(&self) -> Result<Vec<String>, TaskError> {
         let structure = Structure::of_run(self.run)?;
         let parameters = Parameters::open(self.weights)?;
         if let Some(adapters) = structure.adapters().filter(|_| parameters.have_adapters()) {
             let base = structure.without_adapters();
             let shapes = shapes(&parameters, |path| is_own(path) && !is_adapter_path(path));
             let table = Published::of(&base, &shapes, self.run)?.description.table;
-            return self.adapters(&base, adapters, &table, &parameters);
+            return self.adapters(&base, adapters, &table, &parameters).map(|()| Vec::new());
         }
         let Published { mut config, description } = Published::of(&structure, &shapes(&parameters, is_own), self.run)?;
         let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
@@ -35,13 +35,11 @@ impl Export<'_> {
         config.insert("torch_dtype".into(), json!("float32"));
         self.make_folder()?;
         self.weights(&description.table, &parameters, is_own, &self.to.join("model.safetensors"))?;
+        let mut notes = Vec::new();
         if let Some(tokenizer) = tokenizer {
             add_ids(&mut config, &tokenizer);
-            tokenizer.save(self.to.join("tokenizer.json"))?;
-            self.json("tokenizer_config.json", &tokenizer_config(&tokenizer, chat.as_ref()))?;
-        }
-        if let Some(source) = Some(self.run.source_tokenizer()).filter(|path| path.is_file()) {
-            Tokenizer::load(source)?.save(self.to.join("source_tokenizer.json"))?;
+            let settings = tokenizer_config(&tokenizer, chat.as_ref(), &structure);
+            notes = self.tokenizers(&tokenizer, settings, &config["model_type"])?;
         }
         chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
         match GenerationDefaults::of_file(self.run.generation())? {
@@ -52,7 +50,39 @@ impl Export<'_> {
             self.sentence(model, &parameters)?;
         }
         image::preprocessor(&structure).map_or(Ok(()), |value| self.json("preprocessor_config.json", &value))?;
-        self.json("config.json", &Value::Object(config))
+        self.json("config.json", &Value::Object(config))?;
+        Ok(notes)
+    }
+
+    /// Writes the files of one tokenizer, or of two.
+    fn tokenizers(
+        &self,
+        tokenizer: &Tokenizer,
+        mut settings: Value,
+        model_type: &Value,
+    ) -> Result<Vec<String>, TaskError> {
+        let pair = MARIAN.map(|name| self.run.path().join(name));
+        let is_pair = model_type == "marian" && pair.iter().all(|path| path.is_file());
+        if is_pair {
+            // `transformers` knows two tokenizers in this form alone.
+            settings["tokenizer_class"] = json!("MarianTokenizer");
+            for (name, path) in MARIAN.iter().zip(&pair) {
+                let copied = fs::copy(path, self.to.join(name));
+                copied.map_err(StorageError::io("copy", path))?;
+            }
+        } else {
+            tokenizer.save(self.to.join("tokenizer.json"))?;
+        }
+        self.json("tokenizer_config.json", &settings)?;
+        let source = Some(self.run.source_tokenizer()).filter(|path| path.is_file() && !is_pair);
+        let mut notes: Vec<String> = beside(tokenizer, model_type).into_iter().collect();
+        if let Some(source) = source {
+            Tokenizer::load(source)?.save(self.to.join("source_tokenizer.json"))?;
+            let note =
+                "source_tokenizer.json is read by Firelight alone: `transformers` encodes sources by tokenizer.json";
+            notes.push(note.into());
+        }
+        Ok(notes)
     }
 
     pub(super) fn make_folder(&self) -> Result<(), TaskError> {
@@ -93,6 +123,20 @@ impl Export<'_> {
             written.map_err(|error| StorageError::io("write", path)(std::io::Error::other(error.to_string())))
         })?)
     }
+}
+
+/// The files of Marian's two tokenizers.
+pub(crate) const MARIAN: [&str; 3] = ["source.spm", "target.spm", "vocab.json"];
+
+/// Qwen 2 has one class of tokenizers in `transformers`, whatever `tokenizer_config.json` names: it composes characters.
+fn beside(tokenizer: &Tokenizer, model_type: &Value) -> Option<String> {
+    let composes = || {
+        let [apart, composed] = ["e\u{301}", "\u{e9}"].map(|text| tokenizer.encode(text).ok());
+        apart == composed
+    };
+    let note = "`transformers` reads the tokenizer of a qwen2 as Qwen's, which composes characters first; give its own class to read this one: \
+                PreTrainedTokenizerFast.from_pretrained(..)";
+    (model_type == "qwen2" && !composes()).then(|| note.into())
 }
 
 /// Whether a parameter lies in the model's own file.
@@ -150,21 +194,32 @@ impl safetensors::View for Filled<'_> {
     }
 }
 
-/// The ids of special tokens, where the family does not say them itself.
+/// The ids of special tokens, where the family does not say them itself; none outside of the embedding.
 fn add_ids(config: &mut Map<String, Value>, tokenizer: &Tokenizer) {
+    let size = config.get("vocab_size").and_then(Value::as_u64).unwrap_or(u64::MAX);
     let ids = [
         ("bos_token_id", SpecialRole::Begin),
         ("eos_token_id", SpecialRole::End),
         ("pad_token_id", SpecialRole::Padding),
     ];
     for (key, role) in ids {
-        config.entry(key).or_insert(json!(tokenizer.role(role)));
+        config.entry(key).or_insert(json!(tokenizer.role(role).filter(|&id| u64::from(id) < size)));
     }
 }
 
-/// What `AutoTokenizer` needs beside `tokenizer.json`.
-fn tokenizer_config(tokenizer: &Tokenizer, chat: Option<&ChatTemplate>) -> Value {
-    let mut config = json!({"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": false});
+/// What `AutoTokenizer` needs beside `tokenizer.json`. Without the names of inputs, versions of `transformers` differ in whether they give
+/// segments.
+fn tokenizer_config(tokenizer: &Tokenizer, chat: Option<&ChatTemplate>, structure: &Structure) -> Value {
+    let inputs: &[&str] = match structure.encoder() {
+        Some(encoder) if encoder.n_segments > 1 => &["input_ids", "token_type_ids", "attention_mask"],
+        _ => &["input_ids", "attention_mask"],
+    };
+    let mut config = json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": false,
+        "model_input_names": inputs,
+        "model_max_length": structure.longest_text(),
+    });
     for role in SpecialRole::ALL {
         if let Some(token) = tokenizer.role(role).and_then(|id| tokenizer.token(id)) {
             config[role.key()] = json!(token);

@@ -8,9 +8,13 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::encoder::{self, Heads, bert, embedding_rows, head_activation, masked_rows};
-use crate::{Description, Keys, Row, Table};
+use crate::export::{encoder_keys, extended};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "albert", class: Class::Begins("Albert"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("num_hidden_groups", &json!(1))?;
     let biases = ["predictions.bias", "predictions.decoder.bias"];
     let masked = masked_rows("predictions.dense", "predictions.LayerNorm", &biases, "predictions.decoder");
@@ -36,6 +40,18 @@ fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
         let stack = stack.with_patterns(vec![AttentionPattern::Full; inner.max(1)]).with_share_layers(true);
         stack.with_embedding_projection(Some(projection))
     }))
+}
+
+/// What only this family says: its layers are counted by turns.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (encoder_keys(structure)?, structure.stacks()[0]);
+    let inner = if stack.share_layers { stack.layers.len().max(1) } else { 1 };
+    let own = json!({
+        "num_hidden_layers": stack.n_layers / inner,
+        "inner_group_num": inner,
+        "num_hidden_groups": 1,
+    });
+    Some(extended(shared, own))
 }
 
 fn rows() -> Vec<Row> {

@@ -9,23 +9,31 @@ use firelight_core::{
 };
 use firelight_seq2seq::{Seq2SeqConfig, Tying};
 use firelight_storage::InputError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::activation;
+use crate::export::{extended, names, seq2seq_keys};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
 /// Rows of the tables of positions that no token has.
 const UNREAD: usize = 2;
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const BART: Family = Family { name: "bart", class: Class::Begins("Bart"), describe, keys };
+pub(crate) const MBART: Family =
+    Family { name: "mbart", class: Class::Begins("MBart"), describe: describe_mbart, keys };
+pub(crate) const MARIAN: Family =
+    Family { name: "marian", class: Class::Is("MarianMTModel"), describe: describe_marian, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     description(keys, |stack| stack.with_norm_placement(NormPlacement::Post).with_embedding_norm(true))
 }
 
-pub(crate) fn describe_mbart(keys: &Keys<'_>) -> Result<Description, InputError> {
+fn describe_mbart(keys: &Keys<'_>) -> Result<Description, InputError> {
     description(keys, |stack| stack.with_norm_placement(NormPlacement::Pre).with_embedding_norm(true))
 }
 
-pub(crate) fn describe_marian(keys: &Keys<'_>) -> Result<Description, InputError> {
+fn describe_marian(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("share_encoder_decoder_embeddings", &json!(true))?;
     description(keys, |stack| {
         stack.with_norm_placement(NormPlacement::Post).with_position(PositionConfig::SinusoidalHalves)
@@ -63,6 +71,33 @@ fn common(keys: &Keys<'_>, stack: TransformerConfig) -> Result<TransformerConfig
     let stack = stack.with_max_seq_len(keys.or("max_position_embeddings", 1024)?);
     let stack = stack.with_dropout(keys.or("dropout", 0.1)?).with_attention_dropout(keys.or("attention_dropout", 0.0)?);
     Ok(stack.with_feed_forward_dropout(keys.or("activation_dropout", 0.0)?))
+}
+
+/// What only these families say.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let Structure::Seq2Seq(model) = structure else { return None };
+    let (encoder, decoder) = (&model.stacks.encoder, &model.stacks.decoder);
+    let block = &decoder.first().block;
+    let own = json!({
+        "activation_function": names::activation(block.feed_forward.activation),
+        "max_position_embeddings": decoder.max_seq_len,
+        "scale_embedding": model.scale_embedding == EmbeddingScale::SqrtWidth,
+        "dropout": block.dropout,
+        "attention_dropout": block.attention.dropout,
+        "activation_dropout": block.feed_forward.dropout,
+        "share_encoder_decoder_embeddings": true,
+    });
+    let keys = extended(seq2seq_keys(structure)?, own);
+    Some(extended(extended(keys, size_keys("encoder", encoder)), size_keys("decoder", decoder)))
+}
+
+fn size_keys(side: &str, stack: &TransformerConfig) -> Value {
+    let first = stack.first();
+    json!({
+        format!("{side}_layers"): stack.n_layers,
+        format!("{side}_attention_heads"): first.block.attention.n_heads,
+        format!("{side}_ffn_dim"): names::d_ff(first),
+    })
 }
 
 fn table() -> Table {

@@ -6,9 +6,13 @@ use firelight_classification::PoolerConfig;
 use firelight_storage::InputError;
 
 use super::encoder::{self, Heads, bert, bert_rows, head_activation, head_dropout, masked_rows};
+use crate::export::encoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "bert", class: Class::Begins("Bert"), describe, keys: encoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let (dense, norm) = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm");
     let biases = ["cls.predictions.bias", "cls.predictions.decoder.bias"];
     let masked = masked_rows(dense, norm, &biases, "cls.predictions.decoder");

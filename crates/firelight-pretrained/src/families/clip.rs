@@ -6,14 +6,19 @@ use firelight_core::{NormConfig, TransformerConfig, VisionTransformerConfig};
 use firelight_data::{Normalization, Resample, ResizeTo, Resizing};
 use firelight_storage::InputError;
 use firelight_vision::ImageTextConfig;
+use serde_json::json;
 
 use super::activation;
+use crate::export::{extended, names};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
 /// What `transformers` wrote before it knew the end token: it takes the highest one then.
 const UNKNOWN_END: u32 = 2;
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "clip", class: Class::Begins("CLIP"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     if !keys.architecture().ends_with("Model") {
         return Err(keys.unfit("architectures", "CLIPModel, which has both towers"));
     }
@@ -63,6 +68,45 @@ fn tower(
     let epsilon = keys.or("layer_norm_eps", 1e-5)?;
     let stack = stack.with_norm(NormConfig::Layer { epsilon, bias: true });
     Ok(stack.with_attention_dropout(keys.or("attention_dropout", 0.0)?))
+}
+
+/// It has names of its own for everything.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let Structure::ImageText(model) = structure else { return None };
+    let image = json!({
+        "model_type": "clip_vision_model",
+        "image_size": model.vit.image_size[0],
+        "patch_size": model.vit.patch_size,
+        "num_channels": model.vit.channels,
+        "projection_dim": model.width,
+    });
+    let text = json!({
+        "model_type": "clip_text_model",
+        "vocab_size": model.vocab_size,
+        "max_position_embeddings": model.text.max_seq_len,
+        "eos_token_id": model.end_token.unwrap_or(UNKNOWN_END),
+        "projection_dim": model.width,
+    });
+    let towers = json!({
+        "projection_dim": model.width,
+        "vision_config": extended(tower_keys(&model.vit.transformer), image),
+        "text_config": extended(tower_keys(&model.text), text),
+    });
+    Some(extended(ConfigKeys::new(), towers))
+}
+
+fn tower_keys(stack: &TransformerConfig) -> ConfigKeys {
+    let block = &stack.first().block;
+    let keys = json!({
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": block.attention.n_heads,
+        "intermediate_size": names::d_ff(stack.first()),
+        "hidden_act": names::activation(block.feed_forward.activation),
+        "layer_norm_eps": names::epsilon(stack.norm),
+        "attention_dropout": block.attention.dropout,
+    });
+    extended(ConfigKeys::new(), keys)
 }
 
 fn table(vit: &VisionTransformerConfig) -> Table {

@@ -7,11 +7,16 @@ use firelight_core::{
     TransformerConfig,
 };
 use firelight_storage::InputError;
+use serde_json::{Value, json};
 
 use super::{llama, qwen, rope};
-use crate::{Description, Keys, Row};
+use crate::export::{decoder_keys, dense_layers, extended};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Structure};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "deepseek_v3", class: Class::Begins("DeepseekV3"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = stack(keys)?;
     let (n_layers, dense, base) = (stack.n_layers, keys.or("first_k_dense_replace", 3)?, stack.first().clone());
     let (experts, d_ff) = (experts(keys)?, keys.need("moe_intermediate_size")?);
@@ -63,6 +68,39 @@ fn experts(keys: &Keys<'_>) -> Result<ExpertsConfig, InputError> {
     experts.n_shared = keys.or("n_shared_experts", 1)?;
     experts.scale = keys.or("routed_scaling_factor", 1.0)?;
     Ok(experts)
+}
+
+/// What only this family says: its attention and its experts.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (decoder_keys(structure)?, structure.stacks()[0]);
+    Some(extended(extended(shared, attention_keys(stack)?), expert_keys(stack)?))
+}
+
+fn attention_keys(stack: &TransformerConfig) -> Option<Value> {
+    let block = &stack.first().block;
+    let MixerConfig::Latent(latent) = block.mixer else { return None };
+    let PositionConfig::Rotary(rotary) = &stack.position else { return None };
+    Some(json!({
+        "kv_lora_rank": latent.d_latent,
+        "q_lora_rank": latent.d_query_latent,
+        "qk_rope_head_dim": latent.d_rotary,
+        "qk_nope_head_dim": block.attention.d_head,
+        "v_head_dim": block.attention.d_value.or(block.attention.d_head),
+        "head_dim": latent.d_rotary,
+        "rope_interleave": rotary.layout == RotaryLayout::Interleaved,
+    }))
+}
+
+fn expert_keys(stack: &TransformerConfig) -> Option<Value> {
+    let experts = stack.layers.iter().find_map(|layer| layer.block.experts)?;
+    Some(json!({
+        "n_routed_experts": experts.n_experts,
+        "n_group": experts.n_groups,
+        "topk_group": experts.top_groups,
+        "n_shared_experts": experts.n_shared,
+        "routed_scaling_factor": experts.scale,
+        "first_k_dense_replace": dense_layers(stack).len(),
+    }))
 }
 
 /// `has_latent` says whether queries come out of a latent, too.

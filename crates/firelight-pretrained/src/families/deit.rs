@@ -6,9 +6,13 @@ use firelight_core::ImagePooling;
 use firelight_storage::InputError;
 
 use super::image::{self, vit_rows};
+use crate::export::image_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "deit", class: Class::Begins("DeiT"), describe, keys: image_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let taught = keys.architecture().ends_with("WithTeacher");
     let pooling = if taught { ImagePooling::Distilled } else { ImagePooling::ClassOfDistilled };
     let (d_ff, epsilon) = (keys.or("intermediate_size", 3072)?, keys.or("layer_norm_eps", 1e-12)?);

@@ -7,9 +7,13 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::image::{self, attention_rows, embedding_rows};
-use crate::{Description, Keys, Row, Table};
+use crate::export::{extended, image_keys, names};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "dinov2", class: Class::Begins("Dinov2"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("use_swiglu_ffn", &json!(false))?;
     let has_head = keys.architecture().contains("For");
     let pooling = if has_head { ImagePooling::ClassAndMean } else { ImagePooling::ClassToken };
@@ -32,4 +36,15 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let rows = [embedding_rows("dinov2", &vit), attention_rows("dinov2"), rest].concat();
     let ignored = vec!["dinov2.embeddings.mask_token"];
     image::describe(keys, vit, false, Table { rows, prefix: "dinov2.", ignored })
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (image_keys(structure)?, structure.stacks()[0]);
+    let first = stack.first();
+    let own = json!({
+        "mlp_ratio": names::d_ff(first) / stack.d_model.max(1),
+        "layerscale_value": first.block.layer_scale,
+    });
+    Some(extended(shared, own))
 }

@@ -5,12 +5,17 @@
 use firelight_classification::{PoolerConfig, TextEncoderConfig};
 use firelight_core::NormConfig;
 use firelight_storage::InputError;
+use serde_json::json;
 
 use super::activation;
 use super::encoder::{self, Heads, embedding_rows, head_activation, masked_rows, sequence_rows};
-use crate::{Description, Keys, Row, Table};
+use crate::export::{encoder_keys, extended, names};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "distilbert", class: Class::Begins("DistilBert"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let masked = masked_rows("vocab_transform", "vocab_layer_norm", &["vocab_projector.bias"], "vocab_projector");
     let heads = Heads {
         table: Table { rows: rows(), prefix: "distilbert.", ignored: IGNORED.to_vec() },
@@ -35,6 +40,21 @@ fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
         let stack = stack.with_norm(NormConfig::Layer { epsilon: 1e-12, bias: true });
         stack.with_dropout(dropout).with_attention_dropout(attention_dropout)
     }))
+}
+
+/// What only this family says: other names of the same.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (encoder_keys(structure)?, structure.stacks()[0]);
+    let block = &stack.first().block;
+    let own = json!({
+        "dim": stack.d_model,
+        "n_layers": stack.n_layers,
+        "n_heads": block.attention.n_heads,
+        "hidden_dim": names::d_ff(stack.first()),
+        "activation": names::activation(block.feed_forward.activation),
+        "dropout": block.dropout,
+    });
+    Some(extended(shared, own))
 }
 
 fn rows() -> Vec<Row> {

@@ -7,9 +7,14 @@ use firelight_core::{EmbeddingProjectionConfig, ProjectionPlacement};
 use firelight_storage::InputError;
 
 use super::encoder::{self, Heads, bert, bert_rows, head_dropout, masked_rows, sequence_rows};
+use crate::export::encoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family =
+    Family { name: "electra", class: Class::Begins("Electra"), describe, keys: encoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     // The discriminator tells replaced tokens: a head that nothing else reads. What it has learnt is its encoder.
     let alone = keys.clone().without_head();
     let keys = if keys.architecture() == "ElectraForPreTraining" { &alone } else { keys };

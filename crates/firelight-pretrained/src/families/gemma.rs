@@ -8,23 +8,32 @@ use firelight_core::{
     EmbeddingScale, HeadOptions, NormConfig, NormPlacement, PositionConfig, RotaryConfig, ScoreScale, TransformerConfig,
 };
 use firelight_storage::InputError;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::layer_types::{Kind, kinds, patterns};
 use super::{activation, llama, rope};
+use crate::export::{decoder_keys, extended, names};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe_1(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const GEMMA: Family =
+    Family { name: "gemma", class: Class::Begins("Gemma"), describe: describe_1, keys: keys_1 };
+pub(crate) const GEMMA_2: Family =
+    Family { name: "gemma2", class: Class::Begins("Gemma2"), describe: describe_2, keys: sandwich_keys };
+pub(crate) const GEMMA_3: Family =
+    Family { name: "gemma3_text", class: Class::Begins("Gemma3"), describe: describe_3, keys: sandwich_keys };
+
+fn describe_1(keys: &Keys<'_>) -> Result<Description, InputError> {
     description(keys, stack(keys)?, llama::rows())
 }
 
-pub(crate) fn describe_2(keys: &Keys<'_>) -> Result<Description, InputError> {
+fn describe_2(keys: &Keys<'_>) -> Result<Description, InputError> {
     let kinds = kinds(keys, slides(keys, 2)?)?;
     let stack = sandwich(keys)?.with_patterns(patterns(keys, &kinds)?);
     description(keys, stack, sandwich_rows())
 }
 
-pub(crate) fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
+fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("use_bidirectional_attention", &json!(false))?;
     let kinds = kinds(keys, slides(keys, 6)?)?;
     let norm = NormConfig::Rms { epsilon: keys.or("rms_norm_eps", 1e-6)? };
@@ -76,6 +85,34 @@ fn rotations(keys: &Keys<'_>) -> Result<[PositionConfig; 2], InputError> {
         None => rope::rotary(keys, Some("sliding_attention"), d_head)?,
     };
     Ok([far, near].map(PositionConfig::Rotary))
+}
+
+/// What only these families say.
+fn keys_1(structure: &Structure) -> Option<ConfigKeys> {
+    let Structure::Language(model) = structure else { return None };
+    let activation = model.transformer.first().block.feed_forward.activation;
+    let own = json!({
+        "hidden_activation": names::activation(activation),
+        "final_logit_softcapping": model.head.soft_cap,
+    });
+    Some(extended(decoder_keys(structure)?, own))
+}
+
+/// What Gemma 2 and 3 say beside it.
+fn sandwich_keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (keys, stack) = (keys_1(structure)?, structure.stacks()[0]);
+    let attention = &stack.first().block.attention;
+    let mut keys = extended(keys, json!({"attn_logit_softcapping": attention.soft_cap}));
+    if let ScoreScale::Constant(scale) = attention.scale {
+        keys.insert("query_pre_attn_scalar".into(), scalar(scale));
+    }
+    Some(keys)
+}
+
+/// The number whose inverse root is the factor of the scores; `transformers` takes a whole one alone.
+fn scalar(scale: f64) -> Value {
+    let scalar = (1.0 / (scale * scale) * 1e6).round() / 1e6;
+    if scalar.fract() == 0.0 { json!(scalar as u64) } else { json!(scalar) }
 }
 
 fn sandwich_rows() -> Vec<Row> {

@@ -8,9 +8,13 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::activation;
+use crate::export::{extended, names};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "gpt2", class: Class::Is("GPT2LMHeadModel"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("scale_attn_by_inverse_layer_idx", &json!(false))?;
     keys.only("add_cross_attention", &json!(false))?;
     let config = LanguageModelConfig::new(keys.or("vocab_size", 50_257)?, 1, 1, 1);
@@ -29,6 +33,29 @@ fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
     let scale = if keys.or("scale_attn_weights", true)? { ScoreScale::InverseSqrt } else { ScoreScale::None };
     let stack = stack.with_attention_scale(scale).with_attention_dropout(keys.or("attn_pdrop", 0.1)?);
     Ok(stack.with_residual_dropout(keys.or("resid_pdrop", 0.1)?).with_embedding_dropout(keys.or("embd_pdrop", 0.1)?))
+}
+
+/// It has names of its own for everything.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let Structure::Language(model) = structure else { return None };
+    let stack = &model.transformer;
+    let block = &stack.first().block;
+    let keys = json!({
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": model.tied,
+        "n_embd": stack.d_model,
+        "n_layer": stack.n_layers,
+        "n_head": block.attention.n_heads,
+        "n_inner": names::d_ff(stack.first()),
+        "n_positions": stack.max_seq_len,
+        "activation_function": names::activation(block.feed_forward.activation),
+        "layer_norm_epsilon": names::epsilon(stack.norm),
+        "scale_attn_weights": block.attention.scale != ScoreScale::None,
+        "attn_pdrop": block.attention.dropout,
+        "resid_pdrop": block.dropout,
+        "embd_pdrop": stack.embedding_dropout,
+    });
+    Some(extended(ConfigKeys::new(), keys))
 }
 
 fn table() -> Table {

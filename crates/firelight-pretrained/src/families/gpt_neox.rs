@@ -5,11 +5,16 @@
 
 use firelight_core::{NormConfig, NormPlacement, PositionConfig, ProjectionKind, TransformerConfig};
 use firelight_storage::InputError;
+use serde_json::json;
 
 use super::{activation, llama, rope};
-use crate::{Description, Keys, Row, Step, Table};
+use crate::export::{decoder_keys, extended, names};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Step, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "gpt_neox", class: Class::Begins("GPTNeoX"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let structure = llama::model(keys, stack(keys)?)?;
     Ok(Description { structure, table: table(keys.need("num_attention_heads")?) })
 }
@@ -29,6 +34,17 @@ fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
         rotary.width = Some(d_model / n_heads.max(1) / 4); // What folders without the key were trained with.
     }
     Ok(stack.with_position(PositionConfig::Rotary(rotary)))
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (decoder_keys(structure)?, structure.stacks()[0]);
+    let block = &stack.first().block;
+    let own = json!({
+        "layer_norm_eps": names::epsilon(block.norm),
+        "use_parallel_residual": block.norm_placement == NormPlacement::ParallelTwoNorms,
+    });
+    Some(extended(shared, own))
 }
 
 fn table(n_heads: usize) -> Table {

@@ -9,13 +9,20 @@ use serde_json::json;
 
 use super::layer_types::{kinds, patterns};
 use super::llama;
-use crate::{Description, Keys, Row, Step};
+use crate::export::{decoder_keys, extended};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Step, Structure};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+/// Inputs of the gated units are cut off there.
+const LIMIT: f64 = 7.0;
+
+pub(crate) const FAMILY: Family = Family { name: "gpt_oss", class: Class::Begins("GptOss"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     if keys.section("quantization_config").is_some() {
         return Err(keys.unfit("quantization_config", "weights in bfloat16: save them so with transformers first"));
     }
-    keys.only("swiglu_limit", &json!(7.0))?;
+    keys.only("swiglu_limit", &json!(LIMIT))?;
     let mut experts = ExpertsConfig::new(keys.need("num_local_experts")?);
     experts.top_k = keys.first(&["num_experts_per_tok", "experts_per_token"])?.unwrap_or(4);
     experts.router_bias = true;
@@ -26,6 +33,11 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = stack.with_activation(Activation::ClampedSwiGlu).with_attention_sinks(true);
     let stack = stack.with_experts(experts).with_patterns(patterns(keys, &kinds)?);
     llama::description(keys, stack, [rows(), llama::rows()].concat())
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    Some(extended(decoder_keys(structure)?, json!({"swiglu_limit": LIMIT})))
 }
 
 fn rows() -> Vec<Row> {

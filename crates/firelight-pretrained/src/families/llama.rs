@@ -8,9 +8,13 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::{activation, rope};
+use crate::export::decoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "llama", class: Class::Begins("Llama"), describe, keys: decoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let bias = keys.or("attention_bias", false)?;
     let feed_forward_bias = keys.or("mlp_bias", false)?;
     let stack = stack(keys)?.with_bias(feed_forward_bias).with_attention_bias(bias);

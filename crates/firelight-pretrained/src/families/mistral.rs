@@ -7,9 +7,14 @@ use firelight_storage::InputError;
 
 use super::layer_types::{kinds, patterns};
 use super::llama;
+use crate::export::decoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family =
+    Family { name: "mistral", class: Class::Begins("Mistral"), describe, keys: decoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     llama::description(keys, windowed(keys)?, llama::rows())
 }
 

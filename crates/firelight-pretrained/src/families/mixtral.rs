@@ -6,9 +6,14 @@ use firelight_core::ExpertsConfig;
 use firelight_storage::InputError;
 
 use super::{llama, mistral};
+use crate::export::decoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family =
+    Family { name: "mixtral", class: Class::Begins("Mixtral"), describe, keys: decoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let mut experts = ExpertsConfig::new(keys.or("num_local_experts", 8)?);
     experts.top_k = keys.or("num_experts_per_tok", 2)?;
     experts.renormalise = Some(true);

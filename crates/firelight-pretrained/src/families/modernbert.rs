@@ -7,13 +7,18 @@ use firelight_core::{
     AttentionPattern, LayerConfig, NormConfig, PositionConfig, ProjectionKind, RotaryConfig, TransformerConfig,
 };
 use firelight_storage::InputError;
+use serde_json::{Value, json};
 
 use super::encoder::{self, Heads, head_activation, masked_rows};
 use super::layer_types::{Kind, kinds};
 use super::{activation, rope};
+use crate::export::{encoder_keys, extended, names};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "modernbert", class: Class::Begins("ModernBert"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let rows = vec![Row::linear("head.dense", "head.transform.dense"), Row::norm("head.norm", "head.transform.norm")];
     let bias = keys.or("classifier_bias", false)?;
     let transform =
@@ -94,6 +99,63 @@ fn layers(keys: &Keys<'_>, stack: TransformerConfig, d_head: usize) -> Result<Tr
     };
     let layers = kinds.iter().enumerate().map(layer).collect();
     Ok(stack.with_position(far).with_layers(layers))
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (encoder_keys(structure)?, structure.stacks()[0]);
+    let block = &stack.first().block;
+    let own = json!({
+        "hidden_activation": names::activation(block.feed_forward.activation),
+        "norm_eps": names::epsilon(stack.norm),
+        "norm_bias": matches!(stack.norm, NormConfig::Layer { bias: true, .. }),
+        "attention_bias": block.attention.bias,
+        "mlp_bias": block.feed_forward.bias,
+        "embedding_dropout": stack.embedding_dropout,
+    });
+    Some(extended(extended(extended(shared, own), window_keys(stack)), head_keys(structure)))
+}
+
+/// Windows, and the rotations within and without them.
+fn window_keys(stack: &TransformerConfig) -> Value {
+    let side = stack.layers.iter().find_map(|layer| match layer.pattern {
+        AttentionPattern::SlidingWindow { right, .. } => Some(right),
+        _ => None,
+    });
+    let (PositionConfig::Rotary(far), Some(side)) = (&stack.position, side) else { return Value::Null };
+    let near = match stack.layers.iter().find_map(|layer| layer.position.as_ref()) {
+        Some(PositionConfig::Rotary(near)) => near,
+        _ => far,
+    };
+    let kind = |layer: &LayerConfig| {
+        if layer.pattern == AttentionPattern::Full { "full_attention" } else { "sliding_attention" }
+    };
+    let kinds: Vec<&str> = stack.layers.iter().cycle().take(stack.n_layers).map(kind).collect();
+    let rotation = |theta: f64| json!({"rope_type": "default", "rope_theta": theta});
+    json!({
+        "layer_types": kinds,
+        "local_attention": 2 * side,
+        "rope_parameters": {"full_attention": rotation(far.theta), "sliding_attention": rotation(near.theta)},
+    })
+}
+
+fn head_keys(structure: &Structure) -> Value {
+    let bias = match structure {
+        Structure::Masked(model) => Some(model.head.bias),
+        Structure::Sequence(model) => model.head.transform.map(|transform| transform.bias),
+        Structure::Token(model) => model.head.transform.map(|transform| transform.bias),
+        Structure::Span(model) => model.head.transform.map(|transform| transform.bias),
+        _ => None,
+    };
+    let mut keys = json!({"classifier_activation": "gelu"});
+    if let Some(bias) = bias {
+        keys["classifier_bias"] = json!(bias);
+    }
+    if let Structure::Sequence(model) = structure {
+        let is_mean = model.head.pooler.pooling == PoolingConfig::Mean;
+        keys["classifier_pooling"] = json!(if is_mean { "mean" } else { "cls" });
+    }
+    keys
 }
 
 fn rows() -> Vec<Row> {

@@ -5,12 +5,17 @@
 use firelight_classification::{HeadActivation, PoolerConfig, TextEncoderConfig};
 use firelight_core::PositionConfig;
 use firelight_storage::InputError;
+use serde_json::json;
 
 use super::encoder::{self, Heads, bert, embedding_rows, sequence_rows};
 use super::roberta;
-use crate::{Description, Keys, Row, Table};
+use crate::export::extended;
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "mpnet", class: Class::Begins("MPNet"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: roberta::rows(UNREAD, rows()), prefix: "mpnet.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("mpnet.pooler.dense"),
@@ -28,6 +33,16 @@ fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let encoder = roberta::shortened(keys, UNREAD, bert(keys)?)?.with_n_segments(0);
     let buckets = PositionConfig::T5 { n_buckets, max_distance: 128, bidirectional: true };
     Ok(encoder.with_stack(|stack| stack.each_layer(|layer| layer.position = Some(buckets.clone()))))
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (roberta::keys(structure)?, structure.stacks()[0]);
+    let n_buckets = stack.layers.iter().find_map(|layer| match layer.position {
+        Some(PositionConfig::T5 { n_buckets, .. }) => Some(n_buckets),
+        _ => None,
+    })?;
+    Some(extended(shared, json!({"relative_attention_num_buckets": n_buckets})))
 }
 
 fn rows() -> Vec<Row> {

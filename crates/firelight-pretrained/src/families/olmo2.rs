@@ -6,9 +6,13 @@ use firelight_core::{NormConfig, NormPlacement, NormSpan};
 use firelight_storage::InputError;
 
 use super::llama;
+use crate::export::decoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "olmo2", class: Class::Begins("Olmo2"), describe, keys: decoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let norm = NormConfig::Rms { epsilon: keys.or("rms_norm_eps", 1e-5)? };
     let stack = llama::stack(keys)?.with_norm(norm).with_norm_placement(NormPlacement::Output);
     let stack = stack.with_query_key_norm(Some(norm)).with_query_key_norm_span(NormSpan::AllHeads);

@@ -6,9 +6,13 @@ use firelight_core::ProjectionKind;
 use firelight_storage::InputError;
 
 use super::{llama, mistral};
+use crate::export::decoder_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row, Step};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "phi3", class: Class::Begins("Phi3"), describe, keys: decoder_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = mistral::windowed(keys)?.with_projection(ProjectionKind::Fused);
     let half = |name: &str, index| {
         let row =

@@ -5,20 +5,28 @@
 
 use firelight_core::{ExpertsConfig, LayerConfig, NormConfig, TransformerConfig};
 use firelight_storage::InputError;
+use serde_json::json;
 
 use super::layer_types::{kinds, patterns};
 use super::llama;
-use crate::{Description, Keys, Row};
+use crate::export::{decoder_keys, dense_layers, extended};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Structure};
 
-pub(crate) fn describe_2(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const QWEN_2: Family = Family { name: "qwen2", class: Class::Begins("Qwen2"), describe: describe_2, keys };
+pub(crate) const QWEN_3: Family = Family { name: "qwen3", class: Class::Begins("Qwen3"), describe: describe_3, keys };
+pub(crate) const QWEN_3_MOE: Family =
+    Family { name: "qwen3_moe", class: Class::Begins("Qwen3Moe"), describe: describe_3_moe, keys: keys_moe };
+
+fn describe_2(keys: &Keys<'_>) -> Result<Description, InputError> {
     llama::description(keys, windowed(keys)?.with_qkv_bias(true), llama::rows())
 }
 
-pub(crate) fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
+fn describe_3(keys: &Keys<'_>) -> Result<Description, InputError> {
     llama::description(keys, normed(keys)?, llama::rows())
 }
 
-pub(crate) fn describe_3_moe(keys: &Keys<'_>) -> Result<Description, InputError> {
+fn describe_3_moe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = normed(keys)?;
     let (n_layers, dense) = (stack.n_layers, keys.or("mlp_only_layers", Vec::<usize>::new())?);
     let step = keys.or("decoder_sparse_step", 1)?;
@@ -57,6 +65,16 @@ fn experts(keys: &Keys<'_>) -> Result<ExpertsConfig, InputError> {
     experts.top_k = keys.need("num_experts_per_tok")?;
     experts.renormalise = Some(keys.or("norm_topk_prob", false)?);
     Ok(experts)
+}
+
+/// What only these families say: windows, where there are any, begin with the first layer.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    Some(extended(decoder_keys(structure)?, json!({"max_window_layers": 0})))
+}
+
+fn keys_moe(structure: &Structure) -> Option<ConfigKeys> {
+    let (keys, stack) = (keys(structure)?, structure.stacks()[0]);
+    Some(extended(keys, json!({"mlp_only_layers": dense_layers(stack), "decoder_sparse_step": 1})))
 }
 
 /// Experts by the names that Qwen and DeepSeek have.

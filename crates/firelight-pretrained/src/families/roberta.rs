@@ -1,15 +1,22 @@
-//! RoBERTa and XLM-R: BERT whose positions begin behind the number of the padding token, with other heads.
+//! RoBERTa, XLM-R and CamemBERT: BERT whose positions begin behind the number of the padding token, with other heads.
 //!
 //! Sources: Liu et al. 2019, §3 (<https://arxiv.org/abs/1907.11692>); Conneau et al. 2020, §3 (<https://arxiv.org/abs/1911.02116>);
 //! `modeling_roberta.py` of `transformers`.
 
 use firelight_classification::{HeadActivation, PoolerConfig, TextEncoderConfig};
 use firelight_storage::InputError;
+use serde_json::json;
 
 use super::encoder::{self, Heads, bert, bert_rows, head_dropout, masked_rows, sequence_rows};
-use crate::{Description, Keys, Row, Step, Table};
+use crate::export::{encoder_keys, extended};
+use crate::family::{Class, ConfigKeys, Family};
+use crate::{Description, Keys, Row, Step, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const ROBERTA: Family = Family { name: "roberta", class: Class::Begins("Roberta"), describe, keys };
+pub(crate) const CAMEMBERT: Family = Family { name: "camembert", class: Class::Another, ..ROBERTA };
+pub(crate) const XLM_ROBERTA: Family = Family { name: "xlm-roberta", class: Class::Another, ..ROBERTA };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
         table: Table { rows: rows(unread(keys)?, bert_rows("roberta")), prefix: "roberta.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("roberta.pooler.dense"),
@@ -22,14 +29,27 @@ pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     encoder::describe(keys, shortened(keys, unread(keys)?, bert(keys)?)?, heads)
 }
 
+/// What only these families and MPNet say: positions begin behind the number of the padding.
+pub(super) fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (encoder_keys(structure)?, structure.stacks()[0]);
+    let own = json!({
+        "pad_token_id": PADDING,
+        "max_position_embeddings": stack.max_seq_len + PADDING + 1,
+    });
+    Some(extended(shared, own))
+}
+
 /// The head of masked tokens, as MPNet has it too.
 pub(super) fn lm_head_rows() -> Vec<Row> {
     masked_rows("lm_head.dense", "lm_head.layer_norm", &["lm_head.bias", "lm_head.decoder.bias"], "lm_head.decoder")
 }
 
+/// The number of the padding where nobody says otherwise.
+const PADDING: usize = 1;
+
 /// Rows of the table of positions that no token has.
 fn unread(keys: &Keys<'_>) -> Result<usize, InputError> {
-    Ok(keys.or("pad_token_id", 1_usize)?.saturating_add(1))
+    Ok(keys.or("pad_token_id", PADDING)?.saturating_add(1))
 }
 
 /// The encoder with as many positions as its tokens can have.

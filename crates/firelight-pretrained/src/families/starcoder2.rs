@@ -4,11 +4,16 @@
 
 use firelight_core::{NormConfig, TransformerConfig};
 use firelight_storage::InputError;
+use serde_json::json;
 
 use super::{activation, llama, mistral};
+use crate::export::{decoder_keys, extended, names};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "starcoder2", class: Class::Begins("Starcoder2"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let structure = Structure::Language(llama::language(keys, stack(keys)?, true)?);
     Ok(Description { structure, table: Table { rows: rows(), ..llama::table() } })
 }
@@ -22,6 +27,19 @@ fn stack(keys: &Keys<'_>) -> Result<TransformerConfig, InputError> {
     let stack = stack.with_max_seq_len(keys.or("max_position_embeddings", 4096)?);
     let stack = stack.with_residual_dropout(keys.or("residual_dropout", 0.0)?);
     Ok(stack.with_embedding_dropout(keys.or("embedding_dropout", 0.0)?))
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let (shared, stack) = (decoder_keys(structure)?, structure.stacks()[0]);
+    let block = &stack.first().block;
+    let own = json!({
+        "use_bias": block.feed_forward.bias,
+        "norm_epsilon": names::epsilon(block.norm),
+        "residual_dropout": block.dropout,
+        "embedding_dropout": stack.embedding_dropout,
+    });
+    Some(extended(shared, own))
 }
 
 fn rows() -> Vec<Row> {

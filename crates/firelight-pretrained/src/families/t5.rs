@@ -8,10 +8,15 @@ use firelight_core::{
 };
 use firelight_seq2seq::{Seq2SeqConfig, Tying};
 use firelight_storage::InputError;
+use serde_json::json;
 
+use crate::export::{extended, names, seq2seq_keys};
+use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Structure, Table};
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "t5", class: Class::Begins("T5"), describe, keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let (d_model, n_heads) = (keys.or("d_model", 512)?, keys.or("num_heads", 8)?);
     let n_layers = keys.or("num_layers", 6)?;
     let config = Seq2SeqConfig::new(keys.or("vocab_size", 32_128)?, d_model, n_heads, n_layers);
@@ -50,6 +55,34 @@ fn activation(keys: &Keys<'_>) -> Result<Activation, InputError> {
         "gated-silu" => Activation::SwiGlu,
         _ => return Err(keys.unfit("feed_forward_proj", "relu, gated-gelu or gated-silu")),
     })
+}
+
+/// What only this family says.
+fn keys(structure: &Structure) -> Option<ConfigKeys> {
+    let Structure::Seq2Seq(model) = structure else { return None };
+    let stack = &model.stacks.encoder;
+    let block = &stack.first().block;
+    let PositionConfig::T5 { n_buckets, max_distance, .. } = stack.position else { return None };
+    let activation = match block.feed_forward.activation {
+        Activation::Relu => "relu",
+        Activation::GeGluTanh => "gated-gelu",
+        _ => "gated-silu",
+    };
+    let own = json!({
+        "d_kv": block.attention.d_head,
+        "d_ff": names::d_ff(stack.first()),
+        "num_heads": block.attention.n_heads,
+        "num_layers": stack.n_layers,
+        "num_decoder_layers": model.stacks.decoder.n_layers,
+        "relative_attention_num_buckets": n_buckets,
+        "relative_attention_max_distance": max_distance,
+        "layer_norm_epsilon": names::epsilon(stack.norm),
+        "feed_forward_proj": activation,
+        "dropout_rate": block.dropout,
+        "n_positions": stack.max_seq_len,
+        "scale_decoder_outputs": model.head.scale != 1.0,
+    });
+    Some(extended(seq2seq_keys(structure)?, own))
 }
 
 fn table(gated: bool) -> Table {

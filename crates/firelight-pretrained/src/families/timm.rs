@@ -8,6 +8,8 @@ use firelight_storage::InputError;
 use firelight_vision::{ImageEncoderConfig, VisionConfig};
 use serde_json::json;
 
+use crate::export::image_keys;
+use crate::family::{Class, Family};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
 /// Width, layers and heads of a size.
@@ -26,7 +28,9 @@ const HALF: f64 = 0.5;
 const IMAGENET_MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const IMAGENET_STD: [f32; 3] = [0.229, 0.224, 0.225];
 
-pub(crate) fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
+pub(crate) const FAMILY: Family = Family { name: "timm", class: Class::Another, describe, keys: image_keys };
+
+fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let name: String = keys.need("architecture")?;
     let unknown =
         || keys.unfit("architecture", "a name such as vit_base_patch16_224 or deit_small_distilled_patch16_224");

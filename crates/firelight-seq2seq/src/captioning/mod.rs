@@ -11,10 +11,7 @@ mod training;
 pub use captioner::{Caption, CaptionWord, Captioner};
 pub use model::{CaptionConfig, CaptionModel};
 #[cfg(feature = "train")]
-pub use run::{
-    CaptionData, CaptionModelRecipe, CaptionRecipe, Captioning, ImageTextRecipe, evaluate_captions,
-    evaluate_captions_on,
-};
+pub use run::{CaptionData, CaptionModelRecipe, CaptionOptions, CaptionRecipe, Captioning, ImageTextRecipe};
 #[cfg(feature = "train")]
 pub use training::CaptionBatch;
 

@@ -203,7 +203,7 @@ fn a_guess_that_is_taken_back_leaves_no_trace() {
             let (mut untouched, three) = (state.clone(), tokens(&[4, 9, 2], sources.len()));
             let found = model.extend(three.clone(), &mut state);
             // At once and one by one.
-            assert_close(&found, &one_by_one(&model, three, &mut untouched.clone()), 1e-4);
+            assert_close(&found, &extend_by_steps(&model, three, &mut untouched.clone()), 1e-4);
             assert!(state.can_truncate(untouched.len()) && !state.can_truncate(0));
             state.truncate(untouched.len());
             assert_eq!(state.len(), untouched.len());
@@ -220,7 +220,7 @@ fn several_tokens_are_read_as_one_by_one_with_and_without_a_cache() {
     for model in decoders() {
         let (_, mut state) = model.prefill(rows(&SOURCES)).unwrap();
         let (_, mut uncached) = Uncached(&model).prefill(rows(&SOURCES)).unwrap();
-        let expected = one_by_one(&model, ids.clone(), &mut state.clone());
+        let expected = extend_by_steps(&model, ids.clone(), &mut state.clone());
         assert_close(&model.extend(ids.clone(), &mut state), &expected, 1e-4);
         assert_close(&Uncached(&model).extend(ids.clone(), &mut uncached), &expected, 1e-4);
         assert_eq!((state.len(), uncached.len()), (6, 6));

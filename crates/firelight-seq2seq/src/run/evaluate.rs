@@ -1,13 +1,12 @@
 //! How well a trained model predicts and translates a split of parallel files.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::Device;
 use firelight_core::LossConfig;
-use firelight_storage::{Checkpoint, TaskError};
+use firelight_data::Pair;
+use firelight_storage::TaskError;
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{Alone, Communicator, Evaluator, Shared, agree_on_examples, measure_on, open_run, telling};
+use firelight_training::{AskedData, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation};
 use serde::Serialize;
 
 use super::Seq2Seq;
@@ -42,98 +41,71 @@ pub struct Evaluation {
     pub token_accuracy: f64,
     /// How BLEU was computed.
     pub signature: String,
-    /// Seconds of the translation.
+    /// Seconds from the data to the scores.
     pub seconds: f64,
 }
 
-/// Evaluates a run on the files `DIR/split.SOURCE` and `DIR/split.TARGET`, by default those of the split `val`, or on a TSV or JSONL
-/// file in the place of `DIR`, or, without either, on the pairs that it validates on; names and tokenizers are those of its training.
-///
-/// # Errors
-/// If the folder is no run of this task, keeps no pairs where no data is given, there is no such split, or a line cannot be
-/// read by the model.
-pub fn evaluate(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    data: Option<(&Path, Option<&str>)>,
-    options: &TranslateOptions,
-    device: &Device,
-) -> Result<Evaluation, TaskError> {
-    evaluate_on(folder, checkpoint, data, options, device, Arc::new(Alone))
+/// A score that was not measured is NaN.
+impl From<TaskEvaluation> for Evaluation {
+    fn from(found: TaskEvaluation) -> Self {
+        let of = |name: &str| found.score(name).unwrap_or(f64::NAN);
+        let of_text = |metric: TextMetric| of(metric.name());
+        Self {
+            loss: found.loss,
+            perplexity: found.loss.exp(),
+            bleu: of_text(TextMetric::Bleu),
+            chrf: of_text(TextMetric::Chrf),
+            exact_match: of_text(TextMetric::ExactMatch),
+            rouge1: of_text(TextMetric::Rouge1),
+            rouge2: of_text(TextMetric::Rouge2),
+            rouge_l: of_text(TextMetric::RougeL),
+            token_accuracy: of("token_accuracy"),
+            signature: Bleu::default().signature(),
+            seconds: found.seconds,
+        }
+    }
 }
 
-/// Evaluates like [`evaluate`] on several ranks, which share the batches and the translations: the same bytes as one process on a CPU, but for
-/// the seconds. Each rank calls it, and finds the same.
-///
-/// ```no_run
-/// use std::sync::Arc;
-/// use firelight_seq2seq::{TranslateOptions, evaluate_on};
-/// use firelight_storage::Checkpoint;
-/// use firelight_training::{Threads, ThreadsOptions};
-///
-/// std::thread::scope(|scope| {
-///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
-///         scope.spawn(move || {
-///             let (options, rank) = (TranslateOptions::default(), Arc::new(rank));
-///             let found = evaluate_on("runs/de-en", &Checkpoint::Last, None, &options, &Default::default(), rank);
-///             println!("{:.2}", found.unwrap().bleu);
-///         });
-///     }
-/// });
-/// ```
-///
-/// # Errors
-/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
-pub fn evaluate_on(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    data: Option<(&Path, Option<&str>)>,
-    options: &TranslateOptions,
-    device: &Device,
-    communicator: Arc<dyn Communicator>,
-) -> Result<Evaluation, TaskError> {
-    telling(communicator, |ranks| measured(folder.as_ref(), (checkpoint, data, device), options, ranks))
+impl MeasuredTask for Seq2Seq {
+    type Options = TranslateOptions;
+    type Report = Evaluation;
+
+    /// The files `DIR/split.SOURCE` and `DIR/split.TARGET`, by default those of the split `val`, or a TSV or JSONL file in the place of
+    /// `DIR`, or, without either, the pairs that the run validates on; names and tokenizers are those of its training.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, keeps no pairs where no data is given, there is no such split, or a line cannot be read by the
+    /// model.
+    fn measured(
+        run: &OpenedRun<'_, Self>,
+        asked: AskedData<'_>,
+        options: &TranslateOptions,
+    ) -> Result<Measurement<Self>, TaskError> {
+        let translator = Translator::load_from(run.folder.path(), run.checkpoint, run.device)?;
+        let (vocabulary, pairs) = (translator.vocabulary().clone(), pairs_of(run, asked)?);
+        let ids = vocabulary.encode_all(&pairs, 0)?;
+        check_lengths(&run.recipe, &ids, 0)?;
+        let loader = loader_of(&vocabulary, ids.clone(), run.device)?;
+        let written = translations(vocabulary, &pairs, options.clone(), TextMetric::ALL.to_vec());
+        Ok(Measurement {
+            task: Seq2SeqTask::new(translator.model().clone(), LossConfig::default()),
+            loader: Arc::new(loader),
+            evaluator: Box::new(Shared(TargetScores::new(Some(written)))),
+            loss_unit: "nats per token".into(),
+            count: pairs.len(),
+            examples: Box::new(move |digest| digest.extend(pairs.iter().zip(&ids))),
+        })
+    }
 }
 
-fn measured(
-    folder: &Path,
-    (checkpoint, data, device): (&Checkpoint, Option<(&Path, Option<&str>)>, &Device),
-    options: &TranslateOptions,
-    ranks: Arc<dyn Communicator>,
-) -> Result<Evaluation, TaskError> {
-    let translator = Translator::load_from(folder, checkpoint, device)?;
-    let (folder, recipe) = open_run::<Seq2Seq>(folder)?;
-    let pairs = match data {
-        Some((file, None)) if file.is_file() => records_of(&recipe.data, file)?.read()?.pairs,
-        Some((data, name)) => read_all(&split(&recipe.data, data, name.unwrap_or(VALIDATION))?)?,
-        None if recipe.data.objective.is_some() => return Err(no_pairs(folder.path()).into()),
-        None => stored(folder.validation_pairs())?,
-    };
-    let ids = translator.vocabulary().encode_all(&pairs, 0)?;
-    check_lengths(&recipe, &ids, 0)?;
-    agree_on_examples(ranks.clone(), pairs.iter().zip(&ids))?;
-    let task = Seq2SeqTask::new(translator.model().clone(), LossConfig::default());
-    let vocabulary = translator.vocabulary().clone();
-    let loader = loader_of(&vocabulary, ids, device)?;
-    let written = translations(vocabulary, &pairs, options.clone(), TextMetric::ALL.to_vec());
-    let mut scores = Shared(TargetScores::new(Some(written)));
-    let (found, values) = measure_on(&task, &loader, &mut scores, ranks)?;
-    let names: Vec<&str> = Evaluator::<Seq2SeqTask>::scores(&scores).iter().map(|score| score.name).collect();
-    let of = |name: &str| values[names.iter().position(|found| *found == name).expect("a score of every name")];
-    let of_text = |metric: TextMetric| of(metric.name());
-    Ok(Evaluation {
-        loss: found.loss,
-        perplexity: found.perplexity(),
-        bleu: of_text(TextMetric::Bleu),
-        chrf: of_text(TextMetric::Chrf),
-        exact_match: of_text(TextMetric::ExactMatch),
-        rouge1: of_text(TextMetric::Rouge1),
-        rouge2: of_text(TextMetric::Rouge2),
-        rouge_l: of_text(TextMetric::RougeL),
-        token_accuracy: of("token_accuracy"),
-        signature: Bleu::default().signature(),
-        seconds: scores.0.seconds,
-    })
+fn pairs_of(run: &OpenedRun<'_, Seq2Seq>, asked: AskedData<'_>) -> Result<Vec<Pair>, TaskError> {
+    let recipe = &run.recipe.data;
+    match asked {
+        Some((file, None)) if file.is_file() => Ok(records_of(recipe, file)?.read()?.pairs),
+        Some((data, name)) => read_all(&split(recipe, data, name.unwrap_or(VALIDATION))?),
+        None if recipe.objective.is_some() => Err(no_pairs(run.folder.path()).into()),
+        None => stored(run.folder.validation_pairs()),
+    }
 }
 
 #[cfg(test)]
@@ -144,10 +116,12 @@ mod tests {
     use crate::data::PairBatch;
     use burn::data::dataloader::DataLoader;
     use burn::data::dataset::InMemDataset;
+    use burn::tensor::Device;
     use firelight_data::StepLoader;
     use firelight_kernels::assert_close;
-    use firelight_storage::ModelFolder;
-    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared};
+    use firelight_storage::{Checkpoint, ModelFolder};
+    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared, evaluate_run, evaluate_run_on};
+    use std::path::Path;
     use std::thread;
 
     const SMALL: [(&str, &str); 9] = [
@@ -161,6 +135,12 @@ mod tests {
         ("schedule.steps", "3"),
         ("schedule.warmup_steps", "1"),
     ];
+
+    /// The loss of a run on the pairs that it validates on.
+    fn loss(folder: &Path, device: &Device) -> f64 {
+        let options = TranslateOptions::default();
+        evaluate_run::<Seq2Seq>(folder, &Checkpoint::Last, None, &options, device).unwrap().loss
+    }
 
     #[test]
     fn a_model_begins_from_another_one_and_its_adapters_are_merged() {
@@ -186,9 +166,7 @@ mod tests {
         let merged = home.path().join("merged");
         firelight_training::merge::<Seq2Seq>(adapted.folder.path(), &Checkpoint::Last, &merged, &Device::default())
             .unwrap();
-        let loss = |folder: &Path| {
-            evaluate(folder, &Checkpoint::Last, None, &TranslateOptions::default(), &Device::default()).unwrap().loss
-        };
+        let loss = |folder: &Path| loss(folder, &Device::default());
         assert_close(&[loss(&merged)], &[loss(adapted.folder.path())], 1e-5);
         let error = Run::prepare(&request("wrong", &[&begun[..], &[("model.d_model", "8")]].concat())).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("model.d_model = 8, but 16 in the run"), "{error}");
@@ -211,9 +189,7 @@ mod tests {
         assert!(entries.iter().all(|entry| entry.format.is_some()), "{entries:?}");
         let (run, merged) = (adapted.folder.path(), home.path().join("merged"));
         firelight_training::merge::<Seq2Seq>(run, &Checkpoint::Last, &merged, &Device::flex()).unwrap();
-        let loss = |folder: &Path| {
-            evaluate(folder, &Checkpoint::Last, None, &TranslateOptions::default(), &Device::flex()).unwrap().loss
-        };
+        let loss = |folder: &Path| loss(folder, &Device::flex());
         assert_close(&[loss(run)], &[loss(&merged)], 0.05); // Products with blocks round what they multiply.
     }
 
@@ -245,9 +221,8 @@ mod tests {
         let trained = Run::prepare(&request).unwrap().fit().unwrap();
 
         let options = TranslateOptions { beams: 2, ..TranslateOptions::default() };
-        let measured = |data: Option<(&Path, Option<&str>)>| {
-            evaluate(home.path().join("run"), &Checkpoint::Last, data, &options, &Device::default())
-        };
+        let (run, device) = (home.path().join("run"), Device::default());
+        let measured = |data: AskedData<'_>| evaluate_run::<Seq2Seq>(&run, &Checkpoint::Last, data, &options, &device);
         let own = measured(None).unwrap();
         assert_close(&[own.loss, own.perplexity], &[trained.evaluation.unwrap().loss, own.loss.exp()], 1e-5);
         assert!((0.0..=1.0).contains(&own.token_accuracy) && (0.0..=100.0).contains(&own.bleu), "{own:?}");
@@ -269,14 +244,14 @@ mod tests {
         let turned = home.path().join("turned.tsv");
         let lines = pairs.iter().rev().map(|pair| format!("{}\t{}\n", pair.source, pair.target));
         std::fs::write(&turned, lines.collect::<String>()).unwrap();
-        let (run, options) = (home.path().join("run"), &options);
+        let options = &options;
         thread::scope(|scope| {
             for (rank, table) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&table, &turned]) {
                 let run = &run;
                 scope.spawn(move || {
-                    let (asked, rank) = (Some((table.as_path(), None)), Arc::new(rank));
-                    let error =
-                        evaluate_on(run, &Checkpoint::Last, asked, options, &Device::default(), rank).unwrap_err();
+                    let (asked, device) = (Some((table.as_path(), None)), Device::default());
+                    let (last, rank) = (Checkpoint::Last, Arc::new(rank));
+                    let error = evaluate_run_on::<Seq2Seq>(run, &last, asked, options, &device, rank).unwrap_err();
                     let told = "its validation data is `3 examples with the checksum ";
                     assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
                 });

@@ -19,7 +19,7 @@ use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Shared, Task};
 
-pub use evaluate::{Evaluation, evaluate, evaluate_on};
+pub use evaluate::Evaluation;
 pub use model_recipe::Seq2SeqModelRecipe;
 pub use pairs::PairText;
 pub use recipe::{PairRecipe, Seq2SeqRecipe, dates_recipe};

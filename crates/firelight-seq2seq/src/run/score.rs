@@ -1,8 +1,6 @@
 //! What a model is worth beside its loss: how many target tokens it predicts, and what the targets that it writes by itself are worth
 //! beside the true ones. The same at the evaluations of a training, whose targets are few and greedy, and of a finished model.
 
-use std::time::Instant;
-
 use firelight_storage::{InputError, TaskError};
 use firelight_training::metrics::text::TextMetric;
 use firelight_training::{Communicator, Objective, Score, SharedEvaluator, TrainingError, TrainingModule, ValidOutput};
@@ -15,8 +13,6 @@ pub(crate) struct TargetScores<M> {
     predicted: [i64; 2],
     /// None writes nothing.
     written: Option<Written<M>>,
-    /// How long the newest targets took.
-    pub(crate) seconds: f64,
 }
 
 /// What is written at every evaluation.
@@ -43,7 +39,7 @@ impl<M> Written<M> {
 
 impl<M> TargetScores<M> {
     pub(crate) fn new(written: Option<Written<M>>) -> Self {
-        Self { predicted: [0, 0], written, seconds: 0.0 }
+        Self { predicted: [0, 0], written }
     }
 }
 
@@ -71,10 +67,8 @@ impl<M: Objective<Answers = TargetAnswers>> SharedEvaluator<TrainingModule<M>> f
         let [right, all] = std::mem::take(&mut self.predicted);
         let mut scores = vec![right as f64 / all as f64];
         if let Some(Written { write, targets, metrics }) = &self.written {
-            let began = Instant::now();
             let failed = |error| InputError::new(format!("cannot measure `written targets`: {error}"));
             let found = write(&task.model, ranks).map_err(failed)?;
-            self.seconds = began.elapsed().as_secs_f64();
             for metric in metrics {
                 scores.push(metric.corpus(&found, targets)?);
             }

@@ -11,11 +11,11 @@ use super::sentences::require_one_best;
 use super::{TranslateOptions, Translator};
 
 /// The hypotheses of a source, best first, or why there are none.
-pub(super) type Found = Result<Vec<Hypothesis>, GenerationError>;
+pub(super) type Found = Result<Vec<Hypothesis>, TaskError>;
 
 impl Translator {
-    /// The hypotheses of every source, those of similar length searched together, or why a source has none. `observe` hears after every batch
-    /// which sources were in it.
+    /// The hypotheses of every source, those of similar length searched together, or why a source has none. `observe` hears after every batch which
+    /// sources were in it. If the model or the device fails, that is the error of all sources that are left.
     pub(super) fn search(
         &self,
         sources: &[Vec<u32>],
@@ -25,10 +25,18 @@ impl Translator {
         let beams = self.beams(options)?;
         let draws = options.draws.as_ref().map(|draws| draws.options(&beams));
         let mut found: Vec<Found> = sources.iter().map(|_| Ok(Vec::new())).collect();
-        for batch in self.together(sources.iter().map(Vec::len), options) {
+        let mut batches = self.together(sources.iter().map(Vec::len), options).into_iter();
+        while let Some(batch) = batches.next() {
             let prompt = batch.iter().map(|&index| sources[index].clone()).collect();
-            for (&index, best) in batch.iter().zip(self.each(prompt, &beams, draws.as_ref())?) {
-                found[index] = best;
+            match self.each(prompt, &beams, draws.as_ref()) {
+                Ok(all) => {
+                    batch.iter().zip(all).for_each(|(&index, best)| found[index] = best.map_err(TaskError::from))
+                }
+                Err(error) => {
+                    let left = batch.into_iter().chain(batches.by_ref().flatten());
+                    left.for_each(|index| found[index] = Err(TaskError::new(false, error.to_string())));
+                    break;
+                }
             }
             observe(&batch);
         }
@@ -51,7 +59,7 @@ impl Translator {
         sources: Vec<Vec<u32>>,
         beams: &BeamOptions,
         draws: Option<&GenerationOptions>,
-    ) -> Result<Vec<Found>, GenerationError> {
+    ) -> Result<Vec<Result<Vec<Hypothesis>, GenerationError>>, GenerationError> {
         match self.best(sources.clone(), beams, draws) {
             Ok(found) => Ok(found.into_iter().map(Ok).collect()),
             Err(error) if !error.is_user_error() => Err(error),

@@ -1,8 +1,11 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::*;
 use firelight_core::{Init, ParamBuilder, WeightInit};
 use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::processors::{HIDDEN, History, LogitsProcessor};
-use firelight_generation::{Constraint, Processing, RandomSampling};
+use firelight_generation::{Constraint, GenerationError, Processing, RandomSampling};
 use firelight_kernels::assert_close;
 use firelight_storage::{Existing, save_weights};
 
@@ -246,4 +249,51 @@ fn a_line_for_which_no_token_is_left_fails_alone() {
             }
         }
     }
+}
+
+/// Fails for every text behind the first ones.
+#[derive(Clone, Debug)]
+struct FailsBehind {
+    most: usize,
+    texts: Arc<AtomicUsize>,
+    fails: bool,
+}
+
+impl LogitsProcessor for FailsBehind {
+    fn process(&mut self, history: &History<'_>, _: &mut [f64]) {
+        self.fails = history.new_ids().is_empty() && self.texts.fetch_add(1, Ordering::Relaxed) >= self.most;
+    }
+
+    fn failure(&mut self) -> Option<GenerationError> {
+        let reason = "it is lost".to_string();
+        std::mem::take(&mut self.fails).then_some(GenerationError::Device { reason })
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn lines_that_were_finished_stay_where_the_device_fails() {
+    let (translator, lines) = (translator(), ["a", "hgfedcba", "", "abc", "z", "ab"]);
+    let greedy = TranslateOptions { batch: 1, ..TranslateOptions::greedy() };
+    let plain = translator.translate_each(0, &lines, &greedy, |_| ()).unwrap();
+    let failing = FailsBehind { most: 2, texts: Arc::default(), fails: false };
+    let options = TranslateOptions { processing: Processing::default().with_processor(failing), ..greedy };
+    let mut heard = Vec::new();
+    let found = translator.translate_each(0, &lines, &options, |done| heard.push(done)).unwrap();
+    // The longest come first; the empty line and the one that cannot be read are done from the beginning.
+    assert_eq!(heard, [3, 4]);
+    for place in [1, 2, 3] {
+        let ids = |line: &Result<Vec<Translation>, TaskError>| {
+            line.as_ref().unwrap().iter().map(|best| best.ids.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(ids(&found[place]), ids(&plain[place]), "{place}");
+    }
+    let error = |place: usize| found[place].as_ref().unwrap_err();
+    assert!(
+        [0, 5].iter().all(|&place| !error(place).is_user_error() && error(place).to_string().ends_with("it is lost"))
+    );
+    assert!(error(4).is_user_error() && error(4).to_string().starts_with("line 5: "));
 }

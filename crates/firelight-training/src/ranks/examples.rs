@@ -1,5 +1,6 @@
 //! Whether ranks that evaluate a model read the same examples: files of one name may differ from machine to machine.
 
+use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use crate::{Communicator, TrainingError};
 
 /// Refuses ranks that are about to evaluate different examples, by number and checksum. Every rank calls it with all examples, before
 /// [`measure_on`](crate::measure_on), which sees batches and cannot compare them. One process does not read the examples.
+/// [`evaluate_run_on`](crate::evaluate_run_on) does it for every task.
 ///
 /// Whatever decides the result belongs to an example: what the model reads, and what it is to answer. What is no [`Hash`], such as a number
 /// with a fraction, may be compared by its bits or its debug text. The ranks must be the same program for machines of one kind.
@@ -32,24 +34,47 @@ pub fn agree_on_examples<E: Hash>(
     communicator: Arc<dyn Communicator>,
     examples: impl IntoIterator<Item = E>,
 ) -> Result<(), TrainingError> {
+    agree_on(communicator, |digest| digest.extend(examples))
+}
+
+/// The same of examples that are given to a digest.
+pub(crate) fn agree_on(
+    communicator: Arc<dyn Communicator>,
+    give: impl FnOnce(&mut ExampleDigest),
+) -> Result<(), TrainingError> {
     let ranks = Ranks::new(communicator);
     if ranks.are_one() {
         return Ok(());
     }
-    ranks.compare(vec![("validation data".into(), described(examples))])
+    let mut digest = ExampleDigest::default();
+    give(&mut digest);
+    ranks.compare(vec![("validation data".into(), digest.to_string())])
 }
 
-/// The number of the examples, and their checksum.
-fn described<E: Hash>(examples: impl IntoIterator<Item = E>) -> String {
-    let (mut count, mut checksum) = (0_u64, Checksum(0));
-    for example in examples {
-        count += 1;
-        example.hash(&mut checksum);
+/// The number of examples, and a checksum of them: `digest.extend(examples)`.
+#[derive(Debug, Default)]
+pub struct ExampleDigest {
+    count: u64,
+    checksum: Checksum,
+}
+
+impl<E: Hash> Extend<E> for ExampleDigest {
+    fn extend<I: IntoIterator<Item = E>>(&mut self, examples: I) {
+        for example in examples {
+            self.count += 1;
+            example.hash(&mut self.checksum);
+        }
     }
-    format!("{count} examples with the checksum {:08x}", checksum.0)
+}
+
+impl fmt::Display for ExampleDigest {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        write!(f, "{} examples with the checksum {:08x}", self.count, self.checksum.0)
+    }
 }
 
 /// CRC-32C. Unlike the hashers of the standard library it is the same in every process.
+#[derive(Debug, Default)]
 struct Checksum(u32);
 
 impl Hasher for Checksum {
@@ -68,6 +93,12 @@ mod tests {
     use crate::{Alone, Threads, ThreadsOptions};
     use std::iter;
     use std::thread;
+
+    fn described<E: Hash>(examples: impl IntoIterator<Item = E>) -> String {
+        let mut digest = ExampleDigest::default();
+        digest.extend(examples);
+        digest.to_string()
+    }
 
     #[test]
     fn the_checksum_is_that_of_the_bytes() {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, FloatDType};
-use firelight_kernels::{BlockFormat, multiplies_blocks};
+use firelight_kernels::{BlockFormat, supports_quantized_matmul};
 use firelight_storage::{ModelFolder, StorageError};
 
 use super::run::frozen;
@@ -55,7 +55,7 @@ pub(super) fn problem<T: Task>(recipe: &RecipeOf<T>, config: &T::Config, device:
             "init.quantize = \"{name}\" needs model.adapters: weights in blocks of few bits are not trained, but low-rank adapters beside \
              them are"
         )
-    } else if !multiplies_blocks(device) {
+    } else if !supports_quantized_matmul(device) {
         format!(
             "init.quantize = \"{name}\" needs the CPU backend flex, which alone multiplies blocks: train on it, or leave init.quantize out"
         )

@@ -29,8 +29,8 @@ pub struct BatchCost {
     pub parameters: usize,
     /// Floating point operations of one training token, forward and backward.
     pub flops_per_token: f64,
-    /// Numbers that the layers keep of one token for the backward pass.
-    pub kept_per_token: usize,
+    /// Activations of one token that the layers keep for the backward pass, in numbers.
+    pub activations_per_token: usize,
     /// Logits of one token.
     pub logits_per_token: usize,
     /// The most tokens of one batch, padding included.
@@ -49,7 +49,7 @@ impl BatchCost {
         Self {
             parameters: shapes.iter().map(|(_, shape)| count(shape)).sum(),
             flops_per_token: 6.0 * matrices().map(count).sum::<usize>() as f64,
-            kept_per_token: matrices().filter_map(|shape| shape.iter().min()).sum(),
+            activations_per_token: matrices().filter_map(|shape| shape.iter().min()).sum(),
             logits_per_token: 0,
             tokens: items,
         }
@@ -95,7 +95,7 @@ impl Estimate {
             state_bytes: state_bytes(training, cost.parameters, cost.parameters),
             activation_bytes: cost
                 .tokens
-                .saturating_mul(cost.kept_per_token)
+                .saturating_mul(cost.activations_per_token)
                 .saturating_add(logits)
                 .saturating_mul(FLOAT),
         }
@@ -194,13 +194,15 @@ mod tests {
         let model = burn::nn::LinearConfig::new(3, 5).init(&burn::tensor::Device::flex());
         let found = BatchCost::of_parameters(&model, 7);
         let flops_per_token = 6.0 * 15.0; // the bias is no product
-        let expected = BatchCost { parameters: 20, flops_per_token, kept_per_token: 3, logits_per_token: 0, tokens: 7 };
+        let expected =
+            BatchCost { parameters: 20, flops_per_token, activations_per_token: 3, logits_per_token: 0, tokens: 7 };
         assert_eq!(found, expected);
     }
 
     #[test]
     fn blocks_count_by_their_bytes_and_have_no_average() {
-        let cost = BatchCost { parameters: 0, flops_per_token: 1.0, kept_per_token: 0, logits_per_token: 0, tokens: 1 };
+        let cost =
+            BatchCost { parameters: 0, flops_per_token: 1.0, activations_per_token: 0, logits_per_token: 0, tokens: 1 };
         let training = TrainingConfig { ema_decay: 0.9, ..TrainingConfig::default() };
         let estimate = Estimate::new(cost, &training).of_part(&training, (100, (64, 68)), 6);
         assert_eq!((estimate.parameters, estimate.trained), (100, 6));
@@ -209,7 +211,8 @@ mod tests {
 
     #[test]
     fn ranks_that_share_the_moments_need_less_each() {
-        let cost = BatchCost { parameters: 9, flops_per_token: 1.0, kept_per_token: 1, logits_per_token: 1, tokens: 1 };
+        let cost =
+            BatchCost { parameters: 9, flops_per_token: 1.0, activations_per_token: 1, logits_per_token: 1, tokens: 1 };
         let estimate = Estimate::new(cost, &TrainingConfig::default());
         assert_eq!(estimate.bytes_on(1), estimate.bytes());
         assert_eq!(estimate.bytes_on(4), estimate.bytes() - 4 * 2 * 9 * 3 / 4);
@@ -217,7 +220,8 @@ mod tests {
 
     #[test]
     fn the_memory_that_is_shown_is_the_sum_of_its_parts() {
-        let cost = BatchCost { parameters: 9, flops_per_token: 1.0, kept_per_token: 1, logits_per_token: 1, tokens: 1 };
+        let cost =
+            BatchCost { parameters: 9, flops_per_token: 1.0, activations_per_token: 1, logits_per_token: 1, tokens: 1 };
         let estimate = Estimate::new(cost, &TrainingConfig::default());
         let halves = Estimate { state_bytes: 5 << 19, activation_bytes: 5 << 19, ..estimate }; // 2.5 MiB each
         let expected = "about 6 MiB: 3 for weights, gradients and moments, 3 for activations";

@@ -1,12 +1,6 @@
 //! What a finished model is worth, whatever its task is.
 
-use std::sync::Arc;
-use std::time::Instant;
-
-use burn::data::dataloader::DataLoader;
 use serde::{Serialize, Serializer};
-
-use crate::{Alone, Communicator, Evaluator, Objective, TrainingError, TrainingModule, measure_on};
 
 /// The loss and the scores of a model on a part of some data.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -22,41 +16,14 @@ pub struct TaskEvaluation {
     pub scores: Vec<(&'static str, f64)>,
     /// Number of examples: texts, sentences, questions or images.
     pub examples: usize,
+    /// How many targets the loss is the mean over, such as tokens.
+    #[serde(skip)]
+    pub targets: u64,
     /// Seconds from the data to the scores.
     pub seconds: f64,
 }
 
 impl TaskEvaluation {
-    /// What one pass over `loader` finds, with the unit of the loss, the number of examples, and when reading them began.
-    ///
-    /// # Errors
-    /// As [`measure`](crate::measure).
-    pub fn of<M: Objective>(
-        task: &TrainingModule<M>,
-        loader: &dyn DataLoader<M::Batch>,
-        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
-        about: (String, usize, Instant),
-    ) -> Result<Self, TrainingError> {
-        Self::on(task, loader, evaluator, about, Arc::new(Alone))
-    }
-
-    /// As [`of`](Self::of), on several ranks, which share the batches and find the same. Each rank calls it, after
-    /// [`agree_on_examples`](crate::agree_on_examples).
-    ///
-    /// # Errors
-    /// As [`measure_on`].
-    pub fn on<M: Objective>(
-        task: &TrainingModule<M>,
-        loader: &dyn DataLoader<M::Batch>,
-        evaluator: &mut dyn Evaluator<TrainingModule<M>>,
-        (loss_unit, examples, began): (String, usize, Instant),
-        communicator: Arc<dyn Communicator>,
-    ) -> Result<Self, TrainingError> {
-        let (found, values) = measure_on(task, loader, evaluator, communicator)?;
-        let scores = evaluator.scores().iter().map(|score| score.name).zip(values).collect();
-        Ok(Self { loss: found.loss, loss_unit, scores, examples, seconds: began.elapsed().as_secs_f64() })
-    }
-
     /// The score of this name.
     pub fn score(&self, name: &str) -> Option<f64> {
         self.scores.iter().find(|(found, _)| *found == name).map(|(_, value)| *value)

@@ -11,6 +11,7 @@ mod dry_run;
 mod embedded;
 mod estimate;
 mod evaluation;
+mod measured;
 mod memory;
 mod merge;
 mod parts;
@@ -40,11 +41,12 @@ pub use dry_run::{DryRun, Pace};
 pub use embedded::{BuiltIn, built_in};
 pub use estimate::{BatchCost, Estimate};
 pub use evaluation::TaskEvaluation;
+pub use measured::{AskedData, MeasuredTask, Measurement, OpenedRun, evaluate_run, evaluate_run_on};
 pub use merge::merge;
 pub use request::RunRequest;
 pub use run::Run;
 pub use stack::StackPlace;
-pub use trained::{TrainedRun, open_run};
+pub use trained::TrainedRun;
 
 use crate::{Evaluator, Objective, PositionGrid, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
 

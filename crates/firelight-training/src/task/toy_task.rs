@@ -37,10 +37,10 @@ impl Task for Toy {
 
     fn batch_cost(recipe: &RecipeOf<Self>, _config: &NoKeys, _device: &Device) -> BatchCost {
         // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
-        let kept_per_token = 2 * recipe.training.gradient_accumulation_steps;
+        let activations_per_token = 2 * recipe.training.gradient_accumulation_steps;
         let (parameters, flops_per_token, logits_per_token) = (2, 12.0, 0);
         let tokens = recipe.training.batch_size;
-        BatchCost { parameters, flops_per_token, kept_per_token, logits_per_token, tokens }
+        BatchCost { parameters, flops_per_token, activations_per_token, logits_per_token, tokens }
     }
 }
 

@@ -1,12 +1,11 @@
 //! What a training leaves behind, and the page that tells of it.
 
 use std::fmt;
-use std::path::Path;
 
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, ModelFolder};
 
-use super::{DataModule, RecipeOf, Task, blocks, read_recipe};
+use super::{DataModule, Task, blocks, read_recipe};
 use crate::report::newest_evaluation;
 use crate::{Report, Sample, TrainingError, ValidationLoss};
 
@@ -80,16 +79,6 @@ impl<T: Task> TrainedRun<T> {
         let best = self.best.as_ref().map(|best| ("best".to_string(), best.in_words(&self.monitor)));
         best.into_iter().chain([("data".to_string(), self.corpus.sizes())]).collect()
     }
-}
-
-/// The folder of a run, to be read, and its recipe.
-///
-/// # Errors
-/// If there is no such folder, or its recipe cannot be read.
-pub fn open_run<T: Task>(folder: impl AsRef<Path>) -> Result<(ModelFolder, RecipeOf<T>), T::Error> {
-    let folder = ModelFolder::open(folder)?;
-    let recipe = read_recipe::<T>(Some(&folder.recipe()), &[])?;
-    Ok((folder, recipe))
 }
 
 /// What a report says without model and data.

@@ -1,16 +1,11 @@
 //! How well a trained model names the images of a split.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
 
-use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::{ImageFiles, ImageSet, ReadOptions};
-use firelight_storage::{Checkpoint, TaskError};
-use firelight_training::{
-    Alone, Communicator, DataModule, Shared, TaskEvaluation, agree_on_examples, open_run, telling,
-};
+use firelight_storage::TaskError;
+use firelight_training::{AskedData, DataModule, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation};
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
@@ -18,68 +13,37 @@ use super::{ImageCorpus, ImageRecipe, Vision};
 use crate::inference::ImageClassifier;
 use crate::training::VisionTask;
 
-/// Evaluates a run on one split of a folder of images, or, without its name, on the part that a training would validate on;
-/// without a folder on the images that the run itself validates on, which its own folder keeps.
-/// Classes are known by their names, and images are brought to the shape that the model is made for.
-///
-/// # Errors
-/// If the folder is no run of this task, keeps no images where no data is given, there is no such split, an image cannot be read,
-/// or one is of a class that the model was not trained on.
-pub fn evaluate(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    data: Option<(&Path, Option<&str>)>,
-    device: &Device,
-) -> Result<TaskEvaluation, TaskError> {
-    evaluate_on(folder, checkpoint, data, device, Arc::new(Alone))
-}
+impl MeasuredTask for Vision {
+    type Options = ();
+    type Report = TaskEvaluation;
 
-/// Evaluates like [`evaluate`] on several ranks, which share the batches: the same loss and scores as one process, to the bit on a CPU. Each rank calls it, and
-/// finds the same.
-///
-/// ```no_run
-/// use std::sync::Arc;
-/// use firelight_storage::Checkpoint;
-/// use firelight_training::{Threads, ThreadsOptions};
-///
-/// std::thread::scope(|scope| {
-///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
-///         scope.spawn(move || {
-///             let found = firelight_vision::evaluate_on("runs/digits-1", &Checkpoint::Last, None, &Default::default(), Arc::new(rank));
-///             println!("{:.4}", found.unwrap().loss);
-///         });
-///     }
-/// });
-/// ```
-///
-/// # Errors
-/// As [`evaluate`], and if ranks have other models or examples, or one of them has failed or does not come in time.
-pub fn evaluate_on(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    data: Option<(&Path, Option<&str>)>,
-    device: &Device,
-    communicator: Arc<dyn Communicator>,
-) -> Result<TaskEvaluation, TaskError> {
-    telling(communicator, |ranks| measure(folder.as_ref(), (checkpoint, data, device), ranks))
-}
-
-fn measure(
-    folder: &Path,
-    (checkpoint, data, device): (&Checkpoint, Option<(&Path, Option<&str>)>, &Device),
-    ranks: Arc<dyn Communicator>,
-) -> Result<TaskEvaluation, TaskError> {
-    let classifier = ImageClassifier::load_from(folder, checkpoint, device)?;
-    let (folder, recipe) = open_run::<Vision>(folder)?;
-    let set = match data {
-        Some((data, split)) => images(&recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?,
-        None => ImageCorpus::open(&recipe, &folder)?.validation().clone(),
-    };
-    agree_on_examples(ranks.clone(), set.pixels().chunks(set.shape().volume()).zip(set.labels()))?;
-    let about = (String::from("nats per image"), set.len(), Instant::now());
-    let loader = loader_of(set, classifier.config().normalization.clone(), device);
-    let task = VisionTask::new(classifier.model().clone(), LossConfig::default());
-    Ok(TaskEvaluation::on(&task, loader.as_ref(), &mut Shared(ClassScores::default()), about, ranks)?)
+    /// One split of a folder of images, or, without its name, the part that a training would validate on; without a folder the images
+    /// that the run itself validates on, which its own folder keeps. Classes are known by their names, and images are brought to the
+    /// shape that the model is made for.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, keeps no images where no data is given, there is no such split, an image cannot be read, or
+    /// one is of a class that the model was not trained on.
+    fn measured(run: &OpenedRun<'_, Self>, asked: AskedData<'_>, (): &()) -> Result<Measurement<Self>, TaskError> {
+        let classifier = ImageClassifier::load_from(run.folder.path(), run.checkpoint, run.device)?;
+        let set = match asked {
+            Some((data, split)) => {
+                images(&run.recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?
+            }
+            None => ImageCorpus::open(&run.recipe, &run.folder)?.validation().clone(),
+        };
+        let normalization = classifier.config().normalization.clone();
+        Ok(Measurement {
+            task: VisionTask::new(classifier.model().clone(), LossConfig::default()),
+            loader: loader_of(set.clone(), normalization, run.device),
+            evaluator: Box::new(Shared(ClassScores::default())),
+            loss_unit: "nats per image".into(),
+            count: set.len(),
+            examples: Box::new(move |digest| {
+                digest.extend(set.pixels().chunks(set.shape().volume()).zip(set.labels()));
+            }),
+        })
+    }
 }
 
 fn images(
@@ -106,9 +70,12 @@ mod tests {
     use super::*;
     use crate::data::{ImageBatch, ImageBatcher};
     use burn::data::dataloader::DataLoader;
+    use burn::tensor::Device;
     use firelight_data::{ImageDataset, StepLoader};
     use firelight_kernels::assert_close;
-    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared};
+    use firelight_storage::Checkpoint;
+    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared, evaluate_run, evaluate_run_on};
+    use std::sync::Arc;
     use std::thread;
 
     const SMALL: [(&str, &str); 8] = [
@@ -164,7 +131,7 @@ mod tests {
         Run::prepare(&request("other", &[&other[..], &[head, adapters]].concat())).unwrap().fit().unwrap();
         let merged = home.path().join("merged");
         firelight_training::merge::<Vision>(home.path().join("other"), &Checkpoint::Last, &merged, &device).unwrap();
-        assert!(evaluate(&merged, &Checkpoint::Last, None, &device).unwrap().examples > 0);
+        assert!(evaluate_run::<Vision>(&merged, &Checkpoint::Last, None, &(), &device).unwrap().examples > 0);
     }
 
     #[test]
@@ -187,7 +154,8 @@ mod tests {
         assert!(entries.iter().filter(|entry| entry.path.contains(".blocks.")).all(|entry| entry.format.is_some()));
         let merged = home.path().join("merged");
         firelight_training::merge::<Vision>(home.path().join("run"), &Checkpoint::Last, &merged, &device).unwrap();
-        let loss = |folder: &Path| evaluate(folder, &Checkpoint::Last, None, &device).unwrap().loss;
+        let found = |folder: &Path| evaluate_run::<Vision>(folder, &Checkpoint::Last, None, &(), &device);
+        let loss = |folder: &Path| found(folder).unwrap().loss;
         assert_close(&[loss(&home.path().join("run"))], &[loss(&merged)], 0.05);
     }
 
@@ -222,9 +190,8 @@ mod tests {
         let request = SMALL.iter().fold(request, |request, (key, value)| request.with_override(key, value));
         let trained = Run::prepare(&request).unwrap().fit().unwrap();
 
-        let measured = |data: Option<(&Path, Option<&str>)>| {
-            evaluate(home.path().join("run"), &Checkpoint::Last, data, &Device::default())
-        };
+        let (run, device) = (home.path().join("run"), Device::default());
+        let measured = |data: AskedData<'_>| evaluate_run::<Vision>(&run, &Checkpoint::Last, data, &(), &device);
         let own = measured(None).unwrap();
         assert_close(&[own.loss], &[trained.evaluation.unwrap().loss], 1e-5);
         assert_eq!(own.examples, 6);
@@ -243,14 +210,13 @@ mod tests {
         folder(&other.join("train"), 4);
         folder(&other.join("val"), 2);
         std::fs::copy(data.join("val/upright/000.png"), other.join("val/across/000.png")).unwrap();
-        let run = home.path().join("run");
         thread::scope(|scope| {
             for (rank, data) in Threads::ranks(2, ThreadsOptions::default()).into_iter().zip([&data, &other]) {
                 let run = &run;
                 scope.spawn(move || {
-                    let asked = Some((data.as_path(), Some("val")));
-                    let found = evaluate_on(run, &Checkpoint::Last, asked, &Device::default(), Arc::new(rank));
-                    let error = found.unwrap_err();
+                    let (asked, device) = (Some((data.as_path(), Some("val"))), Device::default());
+                    let (last, rank) = (Checkpoint::Last, Arc::new(rank));
+                    let error = evaluate_run_on::<Vision>(run, &last, asked, &(), &device, rank).unwrap_err();
                     let told = "its validation data is `6 examples with the checksum ";
                     assert!(error.is_user_error() && error.to_string().contains(told), "{error}");
                 });

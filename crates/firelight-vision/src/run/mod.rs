@@ -23,7 +23,6 @@ use firelight_training::{
 };
 
 pub use corpus::ImageCorpus;
-pub use evaluate::{evaluate, evaluate_on};
 pub use model_recipe::VisionModelRecipe;
 pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
 

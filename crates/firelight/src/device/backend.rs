@@ -131,7 +131,7 @@ impl Backend {
         match self {
             #[cfg(feature = "cuda")]
             Self::Cuda => {
-                firelight_kernels::keep_compiled_kernels();
+                firelight_kernels::cache_compiled_kernels();
                 Some(Device::enumerate(DeviceType::Cuda).into_vec())
             }
             #[cfg(feature = "metal")]

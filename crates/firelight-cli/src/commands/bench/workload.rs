@@ -7,7 +7,7 @@ use firelight::classification::{
     ClassifierTask, PoolerConfig, PoolingConfig, SequenceHeadConfig, SequenceLossConfig, SequenceTargets, TextBatch,
     TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::kernels::{AttentionMask, AttentionOptions, Products, attention, awake};
+use firelight::kernels::{AttentionMask, AttentionOptions, MatmulPrecision, attention, awake};
 use firelight::language::{LmBatch, LmTask};
 use firelight::nn::{
     Activation, AttentionConfig, AttentionContext, Cache, GatedDelta, GatedDeltaConfig, LayerContext, LayerPass,
@@ -42,7 +42,7 @@ pub(super) struct Workload {
     /// Tokens that a step works on.
     pub(super) tokens: usize,
     step: Step,
-    products: Products,
+    precision: MatmulPrecision,
     device: Device,
 }
 
@@ -63,13 +63,13 @@ impl Workload {
             What::GatedDelta => (bench.length[0] as usize, recur(bench, device)),
             What::GatedDeltaStep => (1, recur_once(bench, device)),
         };
-        let products = bench.dtype.floats().products();
-        Ok(Self { name: name(bench), tokens, step, products, device: device.clone() })
+        let precision = bench.dtype.floats().matmul_precision();
+        Ok(Self { name: name(bench), tokens, step, precision, device: device.clone() })
     }
 
     /// Once, until the device has finished.
     pub(super) fn step(&mut self) -> Result<()> {
-        self.products.within(|| (self.step)())?;
+        self.precision.within(|| (self.step)())?;
         Ok(self.device.sync()?)
     }
 }

@@ -6,11 +6,11 @@ use anyhow::{Result, ensure};
 use firelight::data::Image;
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
-use firelight::seq2seq::{CaptionConfig, CaptionRecipe, Captioner, Captioning, evaluate_captions_on};
+use firelight::seq2seq::{CaptionConfig, CaptionOptions, CaptionRecipe, Captioner, Captioning};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{Sample, TaskEvaluation, TrainedRun};
 
-use super::super::evaluate::{Evaluate, Report, scores_to_table};
+use super::super::evaluate::{Evaluate, Found};
 use super::{SAMPLES, Shown};
 use crate::failure::Mistake;
 
@@ -40,16 +40,15 @@ impl Shown for Captioning {
         (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
+    fn options(asked: &Evaluate) -> Result<CaptionOptions> {
         let plain = asked.split.is_none() && asked.length_penalty.is_none();
         ensure!(plain, Mistake("--split and --length-penalty are not for captions: leave them out".into()));
-        let beams = asked.beams.unwrap_or(1);
-        let found = asked.measure(|run, checkpoint, data, device, ranks| {
-            evaluate_captions_on(run, checkpoint, data.map(|(list, _)| list), beams, device, ranks)
-        })?;
-        let json = serde_json::to_string(&found)?;
-        let scores = found.scores.into_iter().map(to_share).collect();
-        Ok((json, scores_to_table(&TaskEvaluation { scores, ..found })))
+        Ok(asked.beams.map_or_else(CaptionOptions::default, |beams| CaptionOptions { beams }))
+    }
+
+    fn in_words(mut found: TaskEvaluation) -> String {
+        found.scores = found.scores.into_iter().map(to_share).collect();
+        Found::in_words(&found)
     }
 
     fn kept(folder: &ModelFolder) -> PathBuf {

@@ -1,14 +1,13 @@
 //! What a classifier shows after its training: the labels or numbers that it gives to validation texts.
 
 use anyhow::Result;
-use firelight::classification::{Classification, Classifier, Prediction, TrainedRun, evaluate_on};
+use firelight::classification::{Classification, Classifier, Prediction, TrainedRun};
 use firelight::data::labelled::LabelledText;
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample};
 
-use super::super::evaluate::{Evaluate, Report};
 use super::{SAMPLES, Shown};
 
 impl Shown for Classification {
@@ -33,10 +32,6 @@ impl Shown for Classification {
     fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
         (config.init_with(&ParamBuilder::counting()).cost(length), length)
-    }
-
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
-        asked.scores(evaluate_on)
     }
 }
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::Result;
 use firelight::device::NamedDevice;
 use firelight::generation::GenerationOptions;
-use firelight::language::{Language, TextGenerator, TrainedRun, evaluate_on};
+use firelight::language::{Evaluation, Language, TextGenerator, TrainedRun};
 use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{RecipeOf, Sample};
 
-use super::super::evaluate::{Evaluate, Report, to_table};
+use super::super::evaluate::{Found, to_table};
 use super::super::opening;
 use super::Shown;
 
@@ -42,19 +42,18 @@ impl Shown for Language {
         (config.init_with(&ParamBuilder::counting()).cost(length), length)
     }
 
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
-        asked.refuse_search()?;
-        let found = asked.measure(evaluate_on)?;
-        let text = to_table(&[
-            ("loss".into(), format!("{:.4} nats per token", found.loss)),
-            ("perplexity".into(), format!("{:.3}", found.perplexity)),
-            ("bits per character".into(), format!("{:.4}", found.bits_per_character)),
-            ("tokens".into(), found.tokens.to_string()),
-        ]);
-        Ok((serde_json::to_value(found)?.to_string(), text))
-    }
-
     fn kept(folder: &ModelFolder) -> PathBuf {
         folder.tokens()
+    }
+}
+
+impl Found for Evaluation {
+    fn in_words(&self) -> String {
+        to_table(&[
+            ("loss".into(), format!("{:.4} nats per token", self.loss)),
+            ("perplexity".into(), format!("{:.3}", self.perplexity)),
+            ("bits per character".into(), format!("{:.4}", self.bits_per_character)),
+            ("tokens".into(), self.tokens.to_string()),
+        ])
     }
 }

@@ -3,13 +3,12 @@
 use std::slice;
 
 use anyhow::Result;
-use firelight::classification::{Embedder, MaskedLanguage, cosine_similarities, evaluate_masked_on};
+use firelight::classification::{Embedder, MaskedLanguage, cosine_similarities};
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample, TrainedRun};
 
-use super::super::evaluate::{Evaluate, Report};
 use super::Shown;
 
 /// How many texts are compared with the first.
@@ -42,9 +41,5 @@ impl Shown for MaskedLanguage {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
         let model = config.init_with(&ParamBuilder::counting());
         (model.cost(length, recipe.data.masking.ratio), length)
-    }
-
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
-        asked.scores(evaluate_masked_on)
     }
 }

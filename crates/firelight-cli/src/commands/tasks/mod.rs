@@ -16,10 +16,10 @@ use anyhow::Result;
 use firelight::device::NamedDevice;
 use firelight::nn::Cost;
 use firelight::storage::ModelFolder;
-use firelight::training::{RecipeOf, Sample, Task, TrainedRun};
+use firelight::training::{MeasuredTask, RecipeOf, Sample, Task, TrainedRun};
 
 use super::classify::Classify;
-use super::evaluate::{Evaluate, Report};
+use super::evaluate::{Evaluate, Found};
 
 pub(super) use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 pub(super) use firelight::language::Language;
@@ -30,7 +30,9 @@ pub(super) use firelight::vision::Vision;
 const SAMPLES: usize = 3;
 
 /// What a task shows of itself.
-pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
+pub(super) trait Shown:
+    MeasuredTask<Report: Found> + Task<Error: Send + Sync + std::error::Error + 'static>
+{
     /// What the samples are, in words.
     const SHOWS: &'static str;
 
@@ -49,8 +51,16 @@ pub(super) trait Shown: Task<Error: Send + Sync + std::error::Error + 'static> {
     /// What a model, which can be built, costs in a context of `length` tokens, by default of as many as it reads, and that number.
     fn cost(recipe: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize);
 
-    /// What `firelight evaluate` finds of a model: a line of JSON, and a text for people.
-    fn evaluate(asked: &Evaluate) -> Result<Report>;
+    /// What the arguments of `firelight evaluate` choose beside the data. Default: nothing, and the options of a search are refused.
+    fn options(asked: &Evaluate) -> Result<Self::Options> {
+        asked.refuse_search()?;
+        Ok(Self::Options::default())
+    }
+
+    /// What `firelight evaluate` prints of what it found.
+    fn in_words(found: Self::Report) -> String {
+        found.in_words()
+    }
 
     /// Answers `firelight classify`, of a task that has it among its [commands](Self::COMMANDS). Default: labels of texts, or numbers.
     fn classify(asked: &Classify) -> Result<()> {

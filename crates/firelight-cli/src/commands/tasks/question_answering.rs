@@ -1,7 +1,7 @@
 //! What a reader shows after its training: the answers that it gives to validation questions.
 
 use anyhow::Result;
-use firelight::classification::{FoundAnswer, QuestionAnswerer, QuestionAnswering, evaluate_answers_on};
+use firelight::classification::{FoundAnswer, QuestionAnswerer, QuestionAnswering};
 use firelight::data::questions::Question;
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
@@ -9,7 +9,6 @@ use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample, TrainedRun};
 
 use super::super::classify::Classify;
-use super::super::evaluate::{Evaluate, Report};
 use super::{SAMPLES, Shown};
 
 impl Shown for QuestionAnswering {
@@ -39,10 +38,6 @@ impl Shown for QuestionAnswering {
     fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
         (config.init_with(&ParamBuilder::counting()).cost(length), length)
-    }
-
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
-        asked.scores(evaluate_answers_on)
     }
 
     fn classify(asked: &Classify) -> Result<()> {

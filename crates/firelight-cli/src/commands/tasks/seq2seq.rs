@@ -4,11 +4,11 @@ use anyhow::Result;
 use firelight::data::Pair;
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
-use firelight::seq2seq::{Seq2Seq, TrainedRun, TranslateOptions, Translator, evaluate_on};
+use firelight::seq2seq::{Evaluation, Seq2Seq, TrainedRun, TranslateOptions, Translator};
 use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample};
 
-use super::super::evaluate::{Evaluate, Report};
+use super::super::evaluate::{Evaluate, Found};
 use super::{SAMPLES, Shown};
 
 impl Shown for Seq2Seq {
@@ -37,29 +37,30 @@ impl Shown for Seq2Seq {
         (config.init_with(&ParamBuilder::counting()).cost(lengths), lengths[1])
     }
 
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
+    fn options(asked: &Evaluate) -> Result<TranslateOptions> {
         let usual = TranslateOptions::default();
         let beams = asked.beams.unwrap_or(usual.beams);
         let length_penalty = asked.length_penalty.unwrap_or(usual.length_penalty);
-        let options = TranslateOptions { beams, length_penalty, ..usual };
-        let found = asked.measure(|run, checkpoint, data, device, ranks| {
-            evaluate_on(run, checkpoint, data, &options, device, ranks)
-        })?;
-        let text = format!(
+        Ok(TranslateOptions { beams, length_penalty, ..usual })
+    }
+}
+
+impl Found for Evaluation {
+    fn in_words(&self) -> String {
+        format!(
             "loss            {:.4} nats per token\nperplexity      {:.3}\nBLEU            {:.2} ({})\nchrF            {:.2}\n\
              exact match     {:.1} %\nROUGE-1, -2, -L {:.2}, {:.2}, {:.2}\ntoken accuracy  {:.2} %\ntime            {:.1} seconds\n",
-            found.loss,
-            found.perplexity,
-            found.bleu,
-            found.signature,
-            found.chrf,
-            found.exact_match,
-            found.rouge1,
-            found.rouge2,
-            found.rouge_l,
-            100.0 * found.token_accuracy,
-            found.seconds
-        );
-        Ok((serde_json::to_string(&found)?, text))
+            self.loss,
+            self.perplexity,
+            self.bleu,
+            self.signature,
+            self.chrf,
+            self.exact_match,
+            self.rouge1,
+            self.rouge2,
+            self.rouge_l,
+            100.0 * self.token_accuracy,
+            self.seconds
+        )
     }
 }

@@ -1,7 +1,7 @@
 //! What a classifier of tokens shows after its training: the tags that it gives to the words of validation sentences.
 
 use anyhow::Result;
-use firelight::classification::{TaggedToken, Tagger, TokenClassification, evaluate_tags_on};
+use firelight::classification::{TaggedToken, Tagger, TokenClassification};
 use firelight::data::tagged::TaggedSentence;
 use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
@@ -9,7 +9,6 @@ use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample, TrainedRun};
 
 use super::super::classify::Classify;
-use super::super::evaluate::{Evaluate, Report};
 use super::{SAMPLES, Shown};
 
 impl Shown for TokenClassification {
@@ -37,10 +36,6 @@ impl Shown for TokenClassification {
     fn cost(_: &RecipeOf<Self>, config: &Self::Config, length: Option<usize>) -> (Cost, usize) {
         let length = length.unwrap_or(config.encoder.transformer.max_seq_len);
         (config.init_with(&ParamBuilder::counting()).cost(length), length)
-    }
-
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
-        asked.scores(evaluate_tags_on)
     }
 
     fn classify(asked: &Classify) -> Result<()> {

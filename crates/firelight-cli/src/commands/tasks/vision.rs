@@ -8,10 +8,9 @@ use firelight::device::NamedDevice;
 use firelight::nn::{Cost, ParamBuilder};
 use firelight::storage::{Checkpoint, ModelFolder};
 use firelight::training::{RecipeOf, Sample};
-use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision, evaluate_on};
+use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision};
 
 use super::super::classify::Classify;
-use super::super::evaluate::{Evaluate, Report};
 use super::{SAMPLES, Shown};
 
 impl Shown for Vision {
@@ -37,10 +36,6 @@ impl Shown for Vision {
 
     fn cost(_: &RecipeOf<Self>, config: &Self::Config, _: Option<usize>) -> (Cost, usize) {
         (config.init_with(&ParamBuilder::counting()).cost(), config.tokens())
-    }
-
-    fn evaluate(asked: &Evaluate) -> Result<Report> {
-        asked.scores(evaluate_on)
     }
 
     fn classify(asked: &Classify) -> Result<()> {

@@ -121,9 +121,9 @@ fn a_state_of_other_widths_panics() {
 #[test]
 fn joined_rows_end_together_and_go_on_as_they_would_alone() {
     // All of a text, and the last 20 tokens of one: before and after they begin to forget.
-    for (look_back, lengths) in [(None, [3, 7]), (None, [7, 3]), (Some(20), [5, 400]), (Some(20), [400, 290])] {
+    for (max_lookback, lengths) in [(None, [3, 7]), (None, [7, 3]), (Some(20), [5, 400]), (Some(20), [400, 290])] {
         let states = lengths.map(|length| {
-            let mut state = KeyValues::new(look_back, 1000);
+            let mut state = KeyValues::new(max_lookback, 1000);
             (0..length).for_each(|i| drop(extend(&mut state, &[i as f32])));
             state
         });

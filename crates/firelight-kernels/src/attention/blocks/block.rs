@@ -4,7 +4,7 @@ use super::super::extension::{AttentionKernel, BlockDropout, Inputs};
 use super::super::tiles::Tiles;
 use super::float::{Float, slices};
 use super::{COMPARED, SPARSE_QUERIES};
-use crate::rule::Runs;
+use crate::rule::KeyRanges;
 use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn::backend::{Backend, TensorMetadata, get_device_settings};
 use burn::tensor::{BoolDType, Shape, TensorData};
@@ -26,7 +26,7 @@ pub(super) fn blocks<B: AttentionKernel>(inputs: &Inputs<B>) -> impl Iterator<It
     let [_, _, keys, _] = inputs.key.shape().dims();
     let rule = Tiles::new(&inputs.settings.rule, inputs.settings.start, [queries, keys]);
     // The more queries of a sparse rule a block has, the more hidden pairs it forms; the fewer, the thinner its products.
-    let seen = rule.usually_seen();
+    let seen = rule.usually_visible_keys();
     let most = if seen < keys / 2 { seen.max(SPARSE_QUERIES) } else { queries };
     let mut first = 0;
     std::iter::from_fn(move || {
@@ -188,8 +188,8 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
             return None;
         }
         let pairs = (0..rows).flat_map(|row| self.queries.clone().map(move |query| (row, query)));
-        let seen: Vec<Runs> = pairs.map(|(row, query)| self.rule.seen(row, query, &self.hull())).collect();
-        let most = seen.iter().map(|runs| runs.iter().count()).max().unwrap_or(0);
+        let seen: Vec<KeyRanges> = pairs.map(|(row, query)| self.rule.visible_keys(row, query, &self.hull())).collect();
+        let most = seen.iter().map(|ranges| ranges.iter().count()).max().unwrap_or(0);
         let shape = [rows, 1, self.queries.len(), self.width()];
         Some(if most > COMPARED { self.hidden_on_host(&seen, shape) } else { self.outside_of(&seen, most, shape) })
     }
@@ -199,11 +199,13 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
     }
 
     /// Every pair by itself, from the host.
-    fn hidden_on_host(&self, seen: &[Runs], shape: [usize; 4]) -> BoolTensor<B> {
+    fn hidden_on_host(&self, seen: &[KeyRanges], shape: [usize; 4]) -> BoolTensor<B> {
         let mut hidden: Vec<bool> = Vec::with_capacity(shape.iter().product());
-        for runs in seen {
+        for ranges in seen {
             let mut row = vec![true; self.hull().len()];
-            runs.iter().for_each(|run| row[run.start - self.hull().start..run.end - self.hull().start].fill(false));
+            ranges
+                .iter()
+                .for_each(|range| row[range.start - self.hull().start..range.end - self.hull().start].fill(false));
             self.keys.iter().for_each(|keys| hidden.extend(&row[keys.start - self.hull().start..][..keys.len()]));
         }
         let data = TensorData::new(hidden, shape).convert_dtype(self.bool_dtype().into());
@@ -211,18 +213,19 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
     }
 
     /// The keys outside of all the ranges that a query sees, of which there are `most`: compared on the device.
-    fn outside_of(&self, seen: &[Runs], most: usize, shape: [usize; 4]) -> BoolTensor<B> {
+    fn outside_of(&self, seen: &[KeyRanges], most: usize, shape: [usize; 4]) -> BoolTensor<B> {
         let keys: Vec<i64> = self.keys.iter().flat_map(|keys| keys.clone().map(|key| key as i64)).collect();
         let keys = self.integers(keys, [1, 1, 1, shape[3]], shape);
         let [rows, _, queries, _] = shape;
         // A range that a query does not have is empty, and begins behind all keys.
         let border = |number: usize, end: fn(Range<usize>) -> usize| {
-            let of = |runs: &Runs| runs.iter().nth(number).map_or(i64::from(i32::MAX), |run| end(run) as i64);
+            let of =
+                |ranges: &KeyRanges| ranges.iter().nth(number).map_or(i64::from(i32::MAX), |range| end(range) as i64);
             self.integers(seen.iter().map(of).collect(), [rows, 1, queries, 1], shape)
         };
         let outside = |number: usize| {
-            let before = B::int_lower(keys.clone(), border(number, |run| run.start), self.bool_dtype());
-            let behind = B::int_greater_equal(keys.clone(), border(number, |run| run.end), self.bool_dtype());
+            let before = B::int_lower(keys.clone(), border(number, |range| range.start), self.bool_dtype());
+            let behind = B::int_greater_equal(keys.clone(), border(number, |range| range.end), self.bool_dtype());
             B::bool_or(before, behind)
         };
         let every = (0..most).map(outside).reduce(B::bool_and);

@@ -56,7 +56,7 @@ impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
         let (query, key) = (View::new(&tensors.query), View::new(&tensors.key));
         let [batch, _, queries, _] = query.shape;
         let rule = Tiles::new(&settings.rule, settings.start, [queries, key.shape[2]]);
-        let queries_of_tile = queries_of_tile(rule.usually_seen().min(queries));
+        let queries_of_tile = queries_of_tile(rule.usually_visible_keys().min(queries));
         Self {
             query,
             key,
@@ -201,9 +201,9 @@ impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
         let [batch, _, query] = place;
         if !is_full {
             let mut hidden_from = keys.start;
-            for run in self.rule.seen(batch, query, keys).iter() {
-                scores[hidden_from - keys.start..run.start - keys.start].fill(T::NEG_INFINITY);
-                hidden_from = run.end;
+            for range in self.rule.visible_keys(batch, query, keys).iter() {
+                scores[hidden_from - keys.start..range.start - keys.start].fill(T::NEG_INFINITY);
+                hidden_from = range.end;
             }
             scores[hidden_from - keys.start..].fill(T::NEG_INFINITY);
         }
@@ -219,7 +219,8 @@ fn key_tiles(rule: Tiles<'_>, batch: usize, queries: impl Iterator<Item = Range<
     let of_row = |row| queries.clone().map(move |queries| (row, queries));
     let tile = |(row, queries): (usize, Range<usize>)| {
         let visited = rule.visited(row..row + 1, &queries).into_iter();
-        let cut = visited.flat_map(|run| run.clone().step_by(KEYS).map(move |key| key..(key + KEYS).min(run.end)));
+        let cut =
+            visited.flat_map(|range| range.clone().step_by(KEYS).map(move |key| key..(key + KEYS).min(range.end)));
         let visible = |keys: Range<usize>| match rule.tile(row, &queries, &keys) {
             Tile::Empty => None,
             tile => Some(KeyTile { is_full: tile == Tile::Full, keys }),

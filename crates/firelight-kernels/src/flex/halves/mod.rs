@@ -5,7 +5,7 @@
 //! columns, is then summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
 //! number of threads, and not on the rows beside it.
 //!
-//! Matrices of `f32` are multiplied in the same registers where [`Products`](crate::Products) asks for it: each number is split in two
+//! Matrices of `f32` are multiplied in the same registers where [`MatmulPrecision`](crate::MatmulPrecision) asks for it: each number is split in two
 //! parts of `bf16`, and three of their four products are summed.
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
@@ -61,7 +61,7 @@ pub(crate) fn product<T: Number<Sum = f32>>(
 }
 
 /// `out = left right + bias` in whole rows, of numbers in two parts of `bf16`: three products for each, see
-/// [`Products::ThreeBf16`](crate::Products::ThreeBf16). A bias is as long as a row.
+/// [`MatmulPrecision::Bf16x3`](crate::MatmulPrecision::Bf16x3). A bias is as long as a row.
 ///
 /// # Panics
 /// As [`product`].

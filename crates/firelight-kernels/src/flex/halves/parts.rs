@@ -104,7 +104,7 @@ mod tests {
         errors.fold(0.0, f64::max)
     }
 
-    /// What [`Products::ThreeBf16`](crate::Products::ThreeBf16) says of the error, and half a unit for each addition that may stand
+    /// What [`MatmulPrecision::Bf16x3`](crate::MatmulPrecision::Bf16x3) says of the error, and half a unit for each addition that may stand
     /// behind another: 18 within a tile, three to join tiles.
     fn bound(terms: usize) -> f64 {
         2f64.powi(-15) * (1.0 + 2f64.powi(-16)) + (20 + 3 * terms.div_ceil(TERMS)) as f64 * 2f64.powi(-24)

@@ -1,3 +1,5 @@
+use firelight_generation::Processing;
+
 use super::*;
 use crate::text_generator::ContextOverflow;
 use crate::text_generator::tests::generator;
@@ -32,6 +34,19 @@ fn a_forced_first_token_takes_a_place_in_company_too() {
         assert_eq!(together, alone, "{overflow:?}");
         let full = overflow == ContextOverflow::Stop;
         assert_eq!(alone[1].ids.len(), if full { 7 } else { 8 });
+    }
+}
+
+#[test]
+fn prompts_with_options_of_their_own_are_continued_as_they_are_alone() {
+    let (generator, prompts) = (generator(), ["abc", "d", "hgf"]);
+    let first = |id: u32| Processing { forced_first: vec![id], ..Processing::default() };
+    let options = |row: u32| GenerationOptions::new(3 + row as usize).with_seed(row.into()).with_processing(first(row));
+    let options = [0, 1, 2].map(options);
+    let together = generator.generate_each_with(&prompts, &options);
+    for (row, found) in together.into_iter().map(Result::unwrap).enumerate() {
+        assert_eq!((found.ids[0], found.ids.len()), (row as u32, 3 + row));
+        assert_eq!(found, generator.generate(prompts[row], &options[row]).unwrap());
     }
 }
 

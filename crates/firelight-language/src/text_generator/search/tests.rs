@@ -1,3 +1,5 @@
+use firelight_generation::{GenerationError, History, LogitsProcessor};
+
 use super::*;
 use crate::text_generator::tests::generator;
 
@@ -50,4 +52,38 @@ fn one_beam_is_greedy_and_more_find_no_less_probable_texts() {
     let five = search(5);
     assert_eq!(five.len(), 5);
     assert!(five[0].1.score >= search(1)[0].1.score && five.is_sorted_by(|a, b| a.1.score >= b.1.score));
+}
+
+/// Fails at a new token.
+#[derive(Clone, Debug)]
+struct FailsAt {
+    token: usize,
+    is_there: bool,
+}
+
+impl LogitsProcessor for FailsAt {
+    fn process(&mut self, history: &History<'_>, _: &mut [f64]) {
+        self.is_there = history.new_ids().len() == self.token;
+    }
+
+    fn failure(&mut self) -> Option<GenerationError> {
+        let reason = "it is lost".to_string();
+        std::mem::take(&mut self.is_there).then_some(GenerationError::Device { reason })
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_search_that_fails_has_the_best_text_before_the_error() {
+    let (generator, options) = (generator(), BeamOptions::new(3).with_beams(1));
+    let whole = generator.search("abc", &options).unwrap().remove(0).0;
+    let failing = options.with_processor(FailsAt { token: 2, is_there: false });
+    let error = generator.search("abc", &failing).unwrap_err();
+    assert!(error.to_string().ends_with("it is lost") && !error.is_user_error(), "{error}");
+    let written = GenerationError::texts_before(&error);
+    assert_eq!((written.len(), written[0].ids.len()), (1, 2));
+    assert!(!written[0].text.is_empty() && whole.starts_with(&written[0].text), "{whole:?} {written:?}");
 }

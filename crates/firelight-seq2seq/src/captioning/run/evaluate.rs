@@ -1,15 +1,12 @@
 //! How well a trained model describes the images that it validates on, or others.
 
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
 
-use burn::tensor::Device;
 use firelight_core::LossConfig;
 use firelight_data::CaptionedImages;
-use firelight_storage::{Checkpoint, TaskError};
+use firelight_storage::{InputError, TaskError, shortened};
 use firelight_training::{
-    Alone, Communicator, DataModule, Shared, TaskEvaluation, TrainingModule, agree_on_examples, open_run, telling,
+    AskedData, DataModule, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation, TrainingModule,
 };
 
 use super::super::captioner::Captioner;
@@ -18,80 +15,67 @@ use super::{Captioning, descriptions};
 use crate::run::score::TargetScores;
 use crate::vocabulary::Vocabulary;
 
-/// Evaluates a run on a list of images with captions, a `.jsonl` file or a folder with `captions.jsonl`, or, without one, on the
-/// images that it validates on; every image is described by so many beams.
-///
-/// # Errors
-/// If the folder is no run of this task, keeps no images where no data is given, or there is no such list or one that cannot be
-/// read.
-pub fn evaluate_captions(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    list: Option<&Path>,
-    beams: usize,
-    device: &Device,
-) -> Result<TaskEvaluation, TaskError> {
-    evaluate_captions_on(folder, checkpoint, list, beams, device, Arc::new(Alone))
+/// How the images are described that a model is evaluated on. Default: by one beam, which is greedy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaptionOptions {
+    /// Width of the beam search.
+    pub beams: usize,
 }
 
-/// Evaluates like [`evaluate_captions`] on several ranks, which share the batches and the captions: the same bytes as one process on a CPU, but
-/// for the seconds. Each rank calls it, and finds the same.
-///
-/// ```no_run
-/// use std::sync::Arc;
-/// use firelight_seq2seq::evaluate_captions_on;
-/// use firelight_storage::Checkpoint;
-/// use firelight_training::{Threads, ThreadsOptions};
-///
-/// std::thread::scope(|scope| {
-///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
-///         scope.spawn(move || {
-///             let rank = Arc::new(rank);
-///             let found = evaluate_captions_on("runs/captions-1", &Checkpoint::Last, None, 1, &Default::default(), rank);
-///             println!("{:.4}", found.unwrap().loss);
-///         });
-///     }
-/// });
-/// ```
-///
-/// # Errors
-/// As [`evaluate_captions`], and if ranks have other models or examples, or one of them has failed or does not come in time.
-pub fn evaluate_captions_on(
-    folder: impl AsRef<Path>,
-    checkpoint: &Checkpoint,
-    list: Option<&Path>,
-    beams: usize,
-    device: &Device,
-    communicator: Arc<dyn Communicator>,
-) -> Result<TaskEvaluation, TaskError> {
-    telling(communicator, |ranks| measure(folder.as_ref(), (checkpoint, list, device), beams, ranks))
+impl Default for CaptionOptions {
+    fn default() -> Self {
+        Self { beams: 1 }
+    }
 }
 
-fn measure(
-    folder: &Path,
-    (checkpoint, list, device): (&Checkpoint, Option<&Path>, &Device),
-    beams: usize,
-    ranks: Arc<dyn Communicator>,
-) -> Result<TaskEvaluation, TaskError> {
-    let captioner = Captioner::load_from(folder, checkpoint, device)?;
-    let (folder, recipe) = open_run::<Captioning>(folder)?;
-    let data = match list {
-        Some(path) => {
-            let list = list_of(path).ok_or_else(|| no_list(path))?;
-            let shape = captioner.shape();
-            let mut asked = recipe.data.clone();
-            (asked.image_size, asked.channels) = (Some(shape.size()), Some(shape.channels));
-            let normalization = captioner.config().normalization.clone();
-            let (vocabulary, images) = (Vocabulary::load(&folder, true)?, captioned(&asked, &list)?);
-            CaptionData::measured(&recipe, vocabulary, normalization, images).map_err(of_list(&list))?
-        }
-        None => CaptionData::open(&recipe, &folder)?,
-    };
-    let CaptionedImages { images, captions } = data.validation();
-    agree_on_examples(ranks.clone(), images.pixels().chunks(images.shape().volume()).zip(captions))?;
-    let (count, began) = (captions.len(), Instant::now());
-    let mut scores = Shared(TargetScores::new(Some(descriptions(&recipe, &data, count, beams))));
-    let task = TrainingModule::new(captioner.model().clone(), LossConfig::default());
-    let loader = data.validation_loader(&recipe, device)?;
-    Ok(TaskEvaluation::on(&task, loader.as_ref(), &mut scores, (data.loss_unit(), count, began), ranks)?)
+impl MeasuredTask for Captioning {
+    type Options = CaptionOptions;
+    type Report = TaskEvaluation;
+
+    /// A list of images with captions, a `.jsonl` file or a folder with `captions.jsonl`, or, without one, the images that the run
+    /// validates on. Every image is described.
+    ///
+    /// # Errors
+    /// If the folder is no run of this task, keeps no images where no data is given, there is no such list or one that cannot be read, or
+    /// a split is named.
+    fn measured(
+        run: &OpenedRun<'_, Self>,
+        asked: AskedData<'_>,
+        options: &CaptionOptions,
+    ) -> Result<Measurement<Self>, TaskError> {
+        let captioner = Captioner::load_from(run.folder.path(), run.checkpoint, run.device)?;
+        let data = match asked {
+            None => CaptionData::open(&run.recipe, &run.folder)?,
+            Some((list, None)) => listed_in(list, run, &captioner)?,
+            Some((_, Some(split))) => return Err(no_splits(split).into()),
+        };
+        let count = data.validation().captions.len();
+        let written = descriptions(&run.recipe, &data, count, options.beams);
+        Ok(Measurement {
+            task: TrainingModule::new(captioner.model().clone(), LossConfig::default()),
+            loader: data.validation_loader(&run.recipe, run.device)?,
+            evaluator: Box::new(Shared(TargetScores::new(Some(written)))),
+            loss_unit: data.loss_unit(),
+            count,
+            examples: Box::new(move |digest| {
+                let CaptionedImages { images, captions } = data.validation();
+                digest.extend(images.pixels().chunks(images.shape().volume()).zip(captions));
+            }),
+        })
+    }
+}
+
+/// The images of a list, in the shape that the model is made for.
+fn listed_in(path: &Path, run: &OpenedRun<'_, Captioning>, captioner: &Captioner) -> Result<CaptionData, TaskError> {
+    let list = list_of(path).ok_or_else(|| no_list(path))?;
+    let (mut recipe, shape) = (run.recipe.data.clone(), captioner.shape());
+    (recipe.image_size, recipe.channels) = (Some(shape.size()), Some(shape.channels));
+    let normalization = captioner.config().normalization.clone();
+    let (vocabulary, images) = (Vocabulary::load(&run.folder, true)?, captioned(&recipe, &list)?);
+    CaptionData::measured(&run.recipe, vocabulary, normalization, images).map_err(of_list(&list))
+}
+
+fn no_splits(split: &str) -> InputError {
+    let problem = format!("a list of captions is measured as a whole and has no split `{}`", shortened(split));
+    InputError::new(problem).advise("leave the split out")
 }

@@ -24,7 +24,7 @@ use super::captioner::Captioner;
 use super::model::{CaptionConfig, CaptionModel, STACKS};
 use crate::run::score::{TargetScores, Written};
 pub use data::CaptionData;
-pub use evaluate::{evaluate_captions, evaluate_captions_on};
+pub use evaluate::CaptionOptions;
 pub use recipe::{CaptionModelRecipe, CaptionRecipe, ImageTextRecipe};
 
 /// From an image to a text that describes it.
@@ -80,8 +80,8 @@ impl Task for Captioning {
         let (image, further) = (model.vit.cost(), config.image_tokens() as f64 / length as f64 - 1.0);
         let mut cost = model.cost(length);
         cost.flops_per_token += further * image.flops_per_token;
-        cost.kept_per_token =
-            cost.kept_per_token.saturating_add_signed((further * image.kept_per_token as f64) as isize);
+        cost.activations_per_token =
+            cost.activations_per_token.saturating_add_signed((further * image.activations_per_token as f64) as isize);
         cost_of(&cost, config.vocab_size, recipe.training.batch_size.saturating_mul(length))
     }
 

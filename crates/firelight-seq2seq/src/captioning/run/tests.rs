@@ -9,7 +9,9 @@ use burn::tensor::{Device, Tensor};
 use firelight_data::{CaptionedImages, Image, ImageShape};
 use firelight_kernels::assert_close;
 use firelight_storage::{Checkpoint, Existing};
-use firelight_training::{Check, Estimate, Run, RunRequest, Task, TaskEvaluation, Threads, ThreadsOptions};
+use firelight_training::{
+    Check, Estimate, Run, RunRequest, Task, TaskEvaluation, Threads, ThreadsOptions, evaluate_run, evaluate_run_on,
+};
 
 use super::*;
 use crate::captioning::Caption;
@@ -59,8 +61,10 @@ fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_train
         "30 images of 1 x 64 x 64 with captions to train on, 6 to validate on"
     );
     let trained = run.fit().unwrap();
+    let (folder, device) = (home.path().join("run"), Device::default());
     let measured = |list: Option<&Path>, beams| {
-        evaluate_captions(home.path().join("run"), &Checkpoint::Last, list, beams, &Device::default())
+        let asked = list.map(|list| (list, None));
+        evaluate_run::<Captioning>(&folder, &Checkpoint::Last, asked, &CaptionOptions { beams }, &device)
     };
     let own = measured(None, 1).unwrap();
     assert_close(&[own.loss], &[trained.evaluation.unwrap().loss], 1e-5);
@@ -80,6 +84,9 @@ fn a_run_on_drawn_digits_is_measured_and_describes_images_as_it_did_in_the_train
     assert_eq!(measured(Some(home.path()), 1).unwrap().loss, own.loss);
     let error = measured(Some(&home.path().join("run")), 1).unwrap_err();
     assert!(error.is_user_error() && error.to_string().contains("captions.jsonl"), "{error}");
+    let (asked, options) = (Some((list.as_path(), Some("test"))), CaptionOptions::default());
+    let error = evaluate_run::<Captioning>(&folder, &Checkpoint::Last, asked, &options, &device).unwrap_err();
+    assert!(error.is_user_error() && error.to_string().contains("has no split `test`"), "{error}");
 }
 
 #[test]
@@ -96,10 +103,11 @@ fn ranks_share_the_batches_of_captions_and_are_told_of_other_images() {
     let on_ranks = |lists: &[&PathBuf]| -> Vec<Result<TaskEvaluation, TaskError>> {
         thread::scope(|scope| {
             let start = |(rank, list): (Threads, PathBuf)| {
-                let rank = Arc::new(rank);
-                let found =
-                    move || evaluate_captions_on(run, &Checkpoint::Last, Some(&list), 1, &Device::default(), rank);
-                scope.spawn(found)
+                scope.spawn(move || {
+                    let (asked, options) = (Some((list.as_path(), None)), CaptionOptions::default());
+                    let (last, device, rank) = (Checkpoint::Last, Device::default(), Arc::new(rank));
+                    evaluate_run_on::<Captioning>(run, &last, asked, &options, &device, rank)
+                })
             };
             let ranks = Threads::ranks(lists.len(), ThreadsOptions::default()).into_iter();
             let ranks: Vec<_> = ranks.zip(lists.iter().copied().cloned()).map(start).collect();

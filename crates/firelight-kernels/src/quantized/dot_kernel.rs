@@ -1,5 +1,5 @@
-//! What multiplies eight-bit integers. Every unit gives the same bits: sums of four products are exact in 32 bits, and are scaled and added up
-//! in single precision in one order, without fused multiply-adds.
+//! Dot products of eight-bit integers. Every kernel gives the same bits: sums of four products are exact in 32 bits, and are scaled and
+//! accumulated in single precision in one order, without fused multiply-adds.
 
 use super::activations::Activations;
 use crate::BlockFormat;
@@ -11,16 +11,16 @@ use crate::flex::{halve, vectorised};
 /// Lanes that products are summed in: four numbers of each of 64 belong to one.
 pub(super) const LANES: usize = 16;
 
-/// The sum of a row of blocks times a row of activations, unfinished.
+/// Partial sums of the dot product of a row of blocks and a row of activations.
 #[derive(Clone)]
 #[repr(C, align(64))]
-pub(super) struct Sums {
+pub(super) struct Accumulators {
     pub(super) products: [f32; LANES],
-    /// The share of the minima, which is taken away.
+    /// The share of the minima, which is subtracted at the end.
     pub(super) mins: [f32; CHUNK / GROUP],
 }
 
-impl Sums {
+impl Accumulators {
     pub(super) const ZERO: Self = Self { products: [0.0; LANES], mins: [0.0; CHUNK / GROUP] };
 
     /// Never inlined: a compiler that sees the ends of several sums shuffles them all.
@@ -30,9 +30,9 @@ impl Sums {
     }
 }
 
-/// What multiplies integers.
+/// The instructions that integers are multiplied with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Units {
+pub(super) enum DotKernel {
     /// Loops, in whatever vector units those of the flex kernels run in: what the others are tested against.
     Plain,
     /// 32 numbers at a time, in three instructions.
@@ -43,7 +43,7 @@ pub(super) enum Units {
     Avx512,
 }
 
-impl Units {
+impl DotKernel {
     /// The fastest of this processor within the level that is forced.
     pub(super) fn chosen() -> Self {
         #[cfg(target_arch = "x86_64")]
@@ -62,7 +62,7 @@ impl Units {
         format: BlockFormat,
         blocks: impl Iterator<Item = &'a [u8]>,
         x: &[Activations],
-        sums: &mut [Sums],
+        accumulators: &mut [Accumulators],
         finish: impl FnMut(usize, usize, f32),
     ) {
         match self {
@@ -72,17 +72,17 @@ impl Units {
                     #[inline(always)]
                     || {
                         if let Some((blocks, finish)) = work.take() {
-                            multiply(format, blocks, x, sums, finish, add);
+                            multiply(format, blocks, x, accumulators, finish, add);
                         }
                     },
                 );
             }
             #[cfg(target_arch = "x86_64")]
-            // SAFETY: `simd` names these units only where the processor has their instructions.
-            Self::Avx2 => unsafe { super::x86::multiply_by_avx2(format, blocks, x, sums, finish) },
+            // SAFETY: `simd` names this kernel only where the processor has its instructions.
+            Self::Avx2 => unsafe { super::x86::multiply_by_avx2(format, blocks, x, accumulators, finish) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Self::Avx512 => unsafe { super::x86::multiply_by_avx512(format, blocks, x, sums, finish) },
+            Self::Avx512 => unsafe { super::x86::multiply_by_avx512(format, blocks, x, accumulators, finish) },
         }
     }
 }
@@ -103,19 +103,19 @@ fn fetch_ahead(bytes: &[u8]) {
     }
 }
 
-/// The loops that all units share; `add` adds the products of a chunk to the sums of every row, and the minima if it has any.
+/// The loops that all kernels share; `add` adds the products of a chunk to the accumulators of every row, and the minima if it has any.
 #[inline(always)]
 pub(super) fn multiply<'a>(
     format: BlockFormat,
     blocks: impl Iterator<Item = &'a [u8]>,
     x: &[Activations],
-    sums: &mut [Sums],
+    accumulators: &mut [Accumulators],
     mut finish: impl FnMut(usize, usize, f32),
-    add: impl Fn(&mut [Sums], &Chunk, &[Activations], bool),
+    add: impl Fn(&mut [Accumulators], &Chunk, &[Activations], bool),
 ) {
-    let (mut chunks, rows) = ([const { Chunk::ZERO }; AHEAD], sums.len());
+    let (mut chunks, rows) = ([const { Chunk::ZERO }; AHEAD], accumulators.len());
     for (row, blocks) in blocks.enumerate() {
-        sums.fill(Sums::ZERO);
+        accumulators.fill(Accumulators::ZERO);
         let batches = blocks.chunks(AHEAD * format.chunk_bytes()).zip(x.chunks(AHEAD * rows));
         for (bytes, x) in batches {
             fetch_ahead(bytes);
@@ -124,25 +124,25 @@ pub(super) fn multiply<'a>(
                 .zip(bytes.chunks(format.chunk_bytes()))
                 .for_each(|(chunk, bytes)| chunk.unpack(format, bytes));
             for (chunk, x) in chunks.iter().zip(x.chunks_exact(rows)) {
-                add(sums, chunk, x, format == BlockFormat::Q4K);
+                add(accumulators, chunk, x, format == BlockFormat::Q4K);
             }
         }
-        sums.iter().enumerate().for_each(|(i, sums)| finish(row, i, sums.total()));
+        accumulators.iter().enumerate().for_each(|(i, accumulators)| finish(row, i, accumulators.total()));
     }
 }
 
 /// The order of the sums: lane `l` has numbers `4 l` to `4 l + 3` of every 64, and a minimum has a lane for every eighth group.
 #[inline(always)]
-pub(super) fn add(sums: &mut [Sums], chunk: &Chunk, x: &[Activations], has_mins: bool) {
-    for (sums, x) in sums.iter_mut().zip(x) {
+pub(super) fn add(accumulators: &mut [Accumulators], chunk: &Chunk, x: &[Activations], has_mins: bool) {
+    for (accumulators, x) in accumulators.iter_mut().zip(x) {
         let fours = chunk.codes.as_chunks::<4>().0.iter().zip(x.codes.as_chunks::<4>().0);
         for (four, (codes, x_codes)) in fours.enumerate() {
             let products = codes.iter().zip(x_codes).map(|(&code, &x)| i32::from(code) * i32::from(x));
             let scale = chunk.scales[four / 4 % 2][four / 8] * x.scales[four / 8];
-            sums.products[four % LANES] += products.sum::<i32>() as f32 * scale;
+            accumulators.products[four % LANES] += products.sum::<i32>() as f32 * scale;
         }
         if has_mins {
-            for (group, sum) in sums.mins.iter_mut().enumerate() {
+            for (group, sum) in accumulators.mins.iter_mut().enumerate() {
                 *sum += chunk.mins[group] * x.sums[group];
             }
         }
@@ -173,10 +173,10 @@ mod tests {
         bytes
     }
 
-    fn products(units: Units, format: BlockFormat, blocks: &[u8], x: &[Activations], rows: usize) -> Vec<u32> {
-        let (mut found, mut sums) = (Vec::new(), vec![Sums::ZERO; rows]);
+    fn products(kernel: DotKernel, format: BlockFormat, blocks: &[u8], x: &[Activations], rows: usize) -> Vec<u32> {
+        let (mut found, mut accumulators) = (Vec::new(), vec![Accumulators::ZERO; rows]);
         let width = blocks.len() / 3;
-        units.multiply(format, blocks.chunks(width), x, &mut sums, |row, i, sum| {
+        kernel.multiply(format, blocks.chunks(width), x, &mut accumulators, |row, i, sum| {
             assert_eq!(found.len(), row * rows + i);
             found.push(sum);
         });
@@ -185,22 +185,22 @@ mod tests {
     }
 
     #[test]
-    fn every_unit_gives_the_same_bits() {
+    fn every_kernel_gives_the_same_bits() {
         for format in BlockFormat::ALL {
             for width in [format.numbers(), 3 * format.numbers(), 2048] {
                 let blocks = blocks(format, 3 * width / format.numbers());
                 for rows in [1, 2, 7] {
                     let x: Vec<f32> = (0..rows * width).map(|i| (i as f32 * 0.37).sin() * (1 + i % 5) as f32).collect();
                     let x = Activations::of(&x, width);
-                    let levels = simd::on_every_level(|| products(Units::chosen(), format, &blocks, &x, rows));
-                    let expected = products(Units::Plain, format, &blocks, &x, rows);
+                    let levels = simd::on_every_level(|| products(DotKernel::chosen(), format, &blocks, &x, rows));
+                    let expected = products(DotKernel::Plain, format, &blocks, &x, rows);
                     for (level, found) in levels {
                         assert!(found == expected, "{format}, {rows} rows of {width}, {level}");
                     }
                 }
             }
         }
-        simd::on_every_level(|| println!("products of integers by {:?}", Units::chosen()));
+        simd::on_every_level(|| println!("products of integers by {:?}", DotKernel::chosen()));
     }
 
     #[test]
@@ -211,11 +211,15 @@ mod tests {
             let x: Vec<f32> = (0..CHUNK).map(|i| (i % 13) as f32 - 6.0).collect();
             let activations = Activations::of(&x, CHUNK);
             (chunk.scales, chunk.mins) = ([[2.0; 8]; 2], [0.5; 8]);
-            let mut sums = [Sums::ZERO];
-            add(&mut sums, &chunk, &activations, true);
+            let mut accumulators = [Accumulators::ZERO];
+            add(&mut accumulators, &chunk, &activations, true);
             let rounded = |i: usize| f64::from(activations[0].scales[i / GROUP]) * f64::from(activations[0].codes[i]);
             let expected: f64 = (0..CHUNK).map(|i| (2.0 * f64::from(chunk.codes[i]) - 0.5) * rounded(i)).sum();
-            assert!((f64::from(sums[0].total()) - expected).abs() < 1e-2, "{format} {} {expected}", sums[0].total());
+            assert!(
+                (f64::from(accumulators[0].total()) - expected).abs() < 1e-2,
+                "{format} {} {expected}",
+                accumulators[0].total()
+            );
         }
     }
 }

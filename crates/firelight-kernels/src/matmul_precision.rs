@@ -1,4 +1,4 @@
-//! How linear maps in single precision form their products on the CPU.
+//! The precision of matrix products in `f32` on the CPU.
 
 use burn::tensor::{Device, Tensor};
 use std::cell::Cell;
@@ -6,12 +6,13 @@ use std::fmt;
 use std::sync::Once;
 
 thread_local! {
-    static CURRENT: Cell<Products> = const { Cell::new(Products::F32) };
+    static CURRENT: Cell<MatmulPrecision> = const { Cell::new(MatmulPrecision::F32) };
 }
 
-/// How [`linear`](crate::linear) multiplies numbers of `f32`, forward and backward.
+/// The precision of matrix products in `f32`: how [`linear`](crate::linear) multiplies, forward and backward. PyTorch's
+/// `torch.set_float32_matmul_precision` is the same choice.
 ///
-/// With [`ThreeBf16`](Self::ThreeBf16) each number `x` is split in `h = bf16(x)` and `l = bf16(x - h)`, and
+/// With [`Bf16x3`](Self::Bf16x3) each number `x` is split in `h = bf16(x)` and `l = bf16(x - h)`, and
 /// `a b = h_a h_b + h_a l_b + l_a h_b` is summed in `f32`: products of `bf16`, which tile registers form some 16 times as fast
 /// as vector units form those of `f32`, with nearly the digits of `f32`.
 ///
@@ -26,53 +27,53 @@ thread_local! {
 ///
 /// ```
 /// use burn::tensor::{Device, Tensor};
-/// use firelight_kernels::{Products, linear};
+/// use firelight_kernels::{MatmulPrecision, linear};
 ///
 /// let device = Device::flex();
 /// let x = Tensor::<2>::from_floats([[1.003_906_25, -1.0]], &device); // 1 + 2^-8, which `bf16` rounds to 1
 /// let weight = Tensor::<2>::from_floats([[1.0], [1.0]], &device);
-/// let sum = Products::ThreeBf16.within(|| linear(x, weight, None));
+/// let sum = MatmulPrecision::Bf16x3.within(|| linear(x, weight, None));
 /// assert_eq!(sum.into_scalar::<f32>(), 0.003_906_25);
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Products {
-    /// As they are.
+pub enum MatmulPrecision {
+    /// Products of `f32`.
     #[default]
     F32,
     /// Three products of `bf16` for each, on the flex backend where the processor has tile registers (AMX) and Linux permits their use.
     /// Elsewhere, and where few rows are multiplied with a large matrix, so that memory is what counts, as they are. Small
     /// products lose digits, and an infinity becomes a NaN. With the vector instructions of `bf16` (AVX-512 BF16), which
     /// multiply twice as many numbers as those of `f32`, three products would take longer than one.
-    ThreeBf16,
+    Bf16x3,
 }
 
-impl fmt::Display for Products {
+impl fmt::Display for MatmulPrecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::F32 => "products of f32",
-            Self::ThreeBf16 => "three products of bf16 for each of f32",
+            Self::Bf16x3 => "three products of bf16 for each of f32",
         })
     }
 }
 
-impl Products {
-    /// Runs `work`, whose linear maps on this thread, and within [`awake`](crate::awake), form their products so. The gradients of these
-    /// maps do too, whenever and wherever they are computed.
+impl MatmulPrecision {
+    /// Runs `work` with this precision for all linear maps on this thread and within [`awake`](crate::awake). It holds for the gradients of
+    /// these maps too, whenever and wherever they are computed.
     pub fn within<R>(self, work: impl FnOnce() -> R) -> R {
         let _before = Restore(CURRENT.replace(self));
         work()
     }
 
-    /// Whether a device forms its products so; on others they are those of `f32`.
+    /// Whether a device supports this precision; others multiply in `f32`.
     pub fn run_on(self, device: &Device) -> bool {
         match self {
             Self::F32 => true,
-            Self::ThreeBf16 => has_tiles(device),
+            Self::Bf16x3 => has_tiles(device),
         }
     }
 
-    /// What this thread asks for.
+    /// The precision that this thread asks for.
     pub fn current() -> Self {
         CURRENT.get()
     }
@@ -80,7 +81,7 @@ impl Products {
     /// Says once, at the level of debugging, what becomes of three products.
     pub(crate) fn tell<const D: usize>(self, x: &Tensor<D>) {
         static TOLD: Once = Once::new();
-        if self == Self::ThreeBf16 {
+        if self == Self::Bf16x3 {
             TOLD.call_once(|| log::debug!("linear: {}", self.outcome(&x.device())));
         }
     }
@@ -97,7 +98,7 @@ impl Products {
 }
 
 /// Ends what a thread asks for, also if the work panics.
-struct Restore(Products);
+struct Restore(MatmulPrecision);
 
 impl Drop for Restore {
     fn drop(&mut self) {
@@ -123,22 +124,23 @@ mod tests {
 
     #[test]
     fn what_a_thread_asks_for_ends_with_its_work_also_by_a_panic() {
-        let inner = Products::ThreeBf16.within(|| (Products::current(), Products::F32.within(Products::current)));
-        assert_eq!(inner, (Products::ThreeBf16, Products::F32));
-        assert_eq!(Products::current(), Products::F32);
-        let refuse = || assert_eq!(Products::current(), Products::F32, "on purpose");
-        let panicked = std::panic::catch_unwind(|| Products::ThreeBf16.within(refuse));
-        assert!(panicked.is_err() && Products::current() == Products::F32);
-        let elsewhere = Products::ThreeBf16.within(|| std::thread::spawn(Products::current).join());
-        assert_eq!(elsewhere.expect("no panic"), Products::F32);
+        let inner = MatmulPrecision::Bf16x3
+            .within(|| (MatmulPrecision::current(), MatmulPrecision::F32.within(MatmulPrecision::current)));
+        assert_eq!(inner, (MatmulPrecision::Bf16x3, MatmulPrecision::F32));
+        assert_eq!(MatmulPrecision::current(), MatmulPrecision::F32);
+        let refuse = || assert_eq!(MatmulPrecision::current(), MatmulPrecision::F32, "on purpose");
+        let panicked = std::panic::catch_unwind(|| MatmulPrecision::Bf16x3.within(refuse));
+        assert!(panicked.is_err() && MatmulPrecision::current() == MatmulPrecision::F32);
+        let elsewhere = MatmulPrecision::Bf16x3.within(|| std::thread::spawn(MatmulPrecision::current).join());
+        assert_eq!(elsewhere.expect("no panic"), MatmulPrecision::F32);
     }
 
     #[cfg(feature = "flex")]
     #[test]
     fn a_step_that_another_thread_takes_is_asked_the_same() {
         let device = Device::flex();
-        for products in [Products::ThreeBf16, Products::F32] {
-            assert_eq!(products.within(|| crate::awake(&device, Products::current)), products);
+        for precision in [MatmulPrecision::Bf16x3, MatmulPrecision::F32] {
+            assert_eq!(precision.within(|| crate::awake(&device, MatmulPrecision::current)), precision);
         }
     }
 
@@ -147,11 +149,11 @@ mod tests {
     #[allow(deprecated)]
     fn a_device_without_them_says_so_and_computes_in_single_precision() {
         let device = Device::ndarray();
-        assert!(!Products::ThreeBf16.run_on(&device) && Products::F32.run_on(&device));
-        let text = Products::ThreeBf16.outcome(&device);
+        assert!(!MatmulPrecision::Bf16x3.run_on(&device) && MatmulPrecision::F32.run_on(&device));
+        let text = MatmulPrecision::Bf16x3.outcome(&device);
         assert!(text.starts_with("products of f32, where three products of bf16") && text.contains("AMX"), "{text}");
         let product =
             || crate::linear(Tensor::<2>::full([2, 3], 1.1, &device), Tensor::full([3, 2], 0.7, &device), None);
-        Products::ThreeBf16.within(product).into_data().assert_eq(&product().into_data(), true);
+        MatmulPrecision::Bf16x3.within(product).into_data().assert_eq(&product().into_data(), true);
     }
 }

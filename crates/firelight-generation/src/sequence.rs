@@ -1,13 +1,13 @@
-//! One row of a decoding loop: its ids, the options that it is written with, and when it ends.
+//! One sequence of a decoding loop: its ids, its sampling options and its stop criteria.
 
 use crate::distribution::is_distribution;
-use crate::processors::History;
-use crate::sampler::Choice;
+use crate::processors::{History, Left};
+use crate::sampler::{Choice, Few};
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
-/// One row: its ids, and its sampler with the state of its processors.
+/// One sequence: its ids, and its sampler with the state of its processors.
 #[derive(Clone, Debug)]
-pub(crate) struct Row {
+pub(crate) struct Sequence {
     /// The prompt, then the new tokens.
     ids: Vec<u32>,
     /// How many of the ids are the prompt.
@@ -17,12 +17,16 @@ pub(crate) struct Row {
     /// Selects its stream of random numbers.
     number: usize,
     sampler: Sampler,
+    /// What the processors leave of the logits, and the probabilities of that: memory that every token uses again.
+    left: Left<Vec<f64>>,
+    probabilities: Vec<f64>,
 }
 
-impl Row {
-    /// A row that continues a prompt; `number` selects its random numbers.
+impl Sequence {
+    /// A sequence that continues a prompt; `number` selects its random numbers.
     pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, number: usize) -> Self {
-        Self { prompt: prompt.len(), ids: prompt, first: 0, number, sampler: sampler.clone() }
+        let (left, probabilities) = (Left::default(), Vec::new());
+        Self { prompt: prompt.len(), ids: prompt, first: 0, number, sampler: sampler.clone(), left, probabilities }
     }
 
     /// Starts at new token number `tokens`, without knowing those before it.
@@ -56,31 +60,51 @@ impl Row {
     }
 
     /// Whether its next token is the argmax of the model's logits and nothing else is asked for.
-    pub(crate) fn takes_the_best(&self) -> bool {
+    pub(crate) fn is_greedy(&self) -> bool {
         let Sampler { choice, processors, logprobs, .. } = &self.sampler;
         *choice == Choice::Best && processors.is_empty() && logprobs.is_none()
     }
 
-    /// Chooses the next token from the model's logits `[V]`; any token if the row is complete, or is found to be complete here.
+    /// How many of the best logits decide about its next token, if others do not count.
+    pub(crate) fn few(&self) -> Option<Few> {
+        self.sampler.few
+    }
+
+    /// Chooses the next token from the model's logits `[V]`; any token if the sequence is complete, or is found to be complete here.
     /// [`accept`](Self::accept) adds it.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {
             return Ok(0);
         }
-        let (step, row) = (self.step(), self.number);
+        let place @ (step, row) = (self.step(), self.number);
         let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, row, step);
-        let mut left = self.sampler.processors.processed(&history, logits, step, row)?;
-        let (draw, mut refused) = (history.draw(), 0);
-        while is_distribution(left.logits()) && !self.sampler.processors.gives_up(refused) {
-            let place = self.sampler.choice.of(left.logits(), draw) as usize;
-            let id = left.id(place);
-            if self.sampler.processors.admits(id) {
+        self.sampler.processors.process_row(&history, logits, &mut self.left, place)?;
+        self.choose_left()
+    }
+
+    /// As [`choose`](Self::choose), of the tokens that [decide](Self::few).
+    pub(crate) fn choose_from(&mut self, shortlist: &[(u32, f64)]) -> Result<u32, GenerationError> {
+        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.number, self.step());
+        self.left.fill_list(shortlist);
+        self.sampler.processors.process_left(&history, &mut self.left)?;
+        self.choose_left()
+    }
+
+    /// Chooses among the tokens that the processors have left.
+    fn choose_left(&mut self) -> Result<u32, GenerationError> {
+        let (step, row, draw) = (self.step(), self.number, self.history().draw());
+        let mut refused = 0;
+        let Sampler { choice, processors, .. } = &mut self.sampler;
+        while is_distribution(self.left.logits()) && !processors.gives_up(refused) {
+            let place = choice.of_in(self.left.logits(), draw, &mut self.probabilities) as usize;
+            let id = self.left.id(place);
+            if processors.admits(id) {
                 return Ok(id);
             }
-            left.hide(place);
+            self.left.hide(place);
             refused += 1;
         }
-        Ok(self.sampler.processors.forced(step, row)?.unwrap_or(0))
+        Ok(processors.forced(step, row)?.unwrap_or(0))
     }
 
     /// Why it ends before another token is chosen, if it does.
@@ -94,7 +118,7 @@ impl Row {
         self.sampler.logprobs.map(|top| TokenScore::of(logits, id, top))
     }
 
-    /// Adds a chosen token, unless the row ends with it: then returns the reason.
+    /// Adds a chosen token, unless the sequence ends with it, and returns the reason.
     pub(crate) fn accept(&mut self, id: u32) -> Option<StopReason> {
         let end = self.criteria().ends_with(id);
         if end.is_none() {
@@ -109,7 +133,47 @@ impl Row {
 mod tests {
     use super::*;
     use crate::processors::tests::Admits;
+    use crate::processors::{HIDDEN, LogitsProcessor};
     use crate::{GenerationOptions, Processing};
+
+    /// Odd ids and no others, whatever the other processors leave.
+    #[derive(Clone, Debug)]
+    struct Odd;
+
+    impl LogitsProcessor for Odd {
+        fn process(&mut self, _: &History<'_>, logits: &mut [f64]) {
+            logits.iter_mut().step_by(2).for_each(|logit| *logit = HIDDEN);
+        }
+
+        fn takes_precedence(&self) -> bool {
+            true
+        }
+
+        fn boxed(&self) -> Box<dyn LogitsProcessor> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn each_token_uses_the_memory_of_the_one_before() {
+        let random = GenerationOptions::new(9).with_temperature(1.0);
+        let odd = Processing { banned: vec![vec![1]], ..Processing::default() }.with_processor(Odd);
+        let logits: Vec<f32> = (0..64).map(|id| (id * 37 % 64) as f32 / 8.0).collect();
+        let shortlist: Vec<(u32, f64)> = (0..3).map(|id| (id, 1.0)).collect();
+        for options in [random.clone(), random.with_top_k(3), GenerationOptions::new(9).greedy().with_processing(odd)] {
+            let mut row = Sequence::new(&Sampler::new(&options).unwrap(), vec![1], 0);
+            let mut next = |id| {
+                row.choose(&logits).unwrap();
+                if row.few().is_some() {
+                    row.choose_from(&shortlist).unwrap();
+                }
+                row.accept(id);
+                (row.left.addresses(), row.probabilities.as_ptr())
+            };
+            let first = next(3);
+            assert!((4..9).all(|id| next(id) == first), "{options:?}");
+        }
+    }
 
     /// What is chosen of 1000 tokens, each more probable than the one before it.
     fn chosen(processors: &[&Admits]) -> Result<u32, GenerationError> {
@@ -117,7 +181,7 @@ mod tests {
         let own = processors.iter().fold(own, |own, processor| own.with_processor(Admits::clone(processor)));
         let sampler = Sampler::new(&GenerationOptions::new(1).greedy().with_processing(own)).unwrap();
         let logits: Vec<f32> = (0..1000).map(|id| id as f32).collect();
-        Row::new(&sampler, vec![0], 0).choose(&logits)
+        Sequence::new(&sampler, vec![0], 0).choose(&logits)
     }
 
     #[test]

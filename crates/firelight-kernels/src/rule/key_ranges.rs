@@ -1,4 +1,4 @@
-//! Keys as ranges in order: what a rule shows of a row of scores, without a flag for every pair.
+//! The visible keys of a query as sorted ranges, without a flag for every pair.
 
 use smallvec::SmallVec;
 use std::ops::Range;
@@ -6,16 +6,16 @@ use std::ops::Range;
 /// Keys in ascending order, as ranges that neither overlap nor touch.
 ///
 /// ```
-/// use firelight_kernels::Runs;
+/// use firelight_kernels::KeyRanges;
 ///
-/// let runs: Runs = [0..2, 2..3, 7..9].into_iter().collect();
-/// assert_eq!(runs.iter().collect::<Vec<_>>(), [0..3, 7..9]);
-/// assert_eq!(runs.count(), 5);
+/// let ranges: KeyRanges = [0..2, 2..3, 7..9].into_iter().collect();
+/// assert_eq!(ranges.iter().collect::<Vec<_>>(), [0..3, 7..9]);
+/// assert_eq!(ranges.count(), 5);
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Runs(SmallVec<[Range<usize>; 4]>);
+pub struct KeyRanges(SmallVec<[Range<usize>; 4]>);
 
-impl Runs {
+impl KeyRanges {
     /// The ranges, in order.
     pub fn iter(&self) -> impl Iterator<Item = Range<usize>> + '_ {
         self.0.iter().cloned()
@@ -41,27 +41,27 @@ impl Runs {
 
     /// Whether every key of `keys` is among these.
     pub fn covers(&self, keys: &Range<usize>) -> bool {
-        keys.is_empty() || self.0.iter().any(|run| run.start <= keys.start && keys.end <= run.end)
+        keys.is_empty() || self.0.iter().any(|range| range.start <= keys.start && keys.end <= range.end)
     }
 
     /// Adds a range that begins no earlier than the last one; an empty one changes nothing.
-    pub(super) fn push(&mut self, run: Range<usize>) {
+    pub(super) fn push(&mut self, range: Range<usize>) {
         match self.0.last_mut() {
-            _ if run.is_empty() => {}
-            Some(last) if run.start <= last.end => last.end = last.end.max(run.end),
-            _ => self.0.push(run),
+            _ if range.is_empty() => {}
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => self.0.push(range),
         }
     }
 
     /// The keys that are in both.
     pub(super) fn and(&self, other: &Self) -> Self {
         let (mut common, mut next) = (Self::default(), 0);
-        for run in &self.0 {
-            while other.0.get(next).is_some_and(|other| other.end <= run.start) {
+        for range in &self.0 {
+            while other.0.get(next).is_some_and(|other| other.end <= range.start) {
                 next += 1;
             }
-            let reaching = other.0[next..].iter().take_while(|other| other.start < run.end);
-            reaching.for_each(|other| common.push(run.start.max(other.start)..run.end.min(other.end)));
+            let reaching = other.0[next..].iter().take_while(|other| other.start < range.end);
+            reaching.for_each(|other| common.push(range.start.max(other.start)..range.end.min(other.end)));
         }
         common
     }
@@ -77,7 +77,7 @@ impl Runs {
                 _ => left.next(),
             };
             match next {
-                Some(run) => union.push(run.clone()),
+                Some(range) => union.push(range.clone()),
                 None => return union,
             }
         }
@@ -87,10 +87,10 @@ impl Runs {
     #[cfg(feature = "extension")]
     pub(crate) fn joined(&self, gap: usize) -> Self {
         let mut joined = Self::default();
-        for run in &self.0 {
+        for range in &self.0 {
             match joined.0.last_mut() {
-                Some(last) if run.start - last.end <= gap => last.end = run.end,
-                _ => joined.0.push(run.clone()),
+                Some(last) if range.start - last.end <= gap => last.end = range.end,
+                _ => joined.0.push(range.clone()),
             }
         }
         joined
@@ -101,15 +101,15 @@ impl Runs {
 ///
 /// # Panics
 /// If a range begins before the one that comes before it.
-impl FromIterator<Range<usize>> for Runs {
+impl FromIterator<Range<usize>> for KeyRanges {
     fn from_iter<I: IntoIterator<Item = Range<usize>>>(ranges: I) -> Self {
-        let (mut runs, mut start) = (Self::default(), 0);
+        let (mut joined, mut start) = (Self::default(), 0);
         for range in ranges {
-            assert!(range.start >= start, "runs: {range:?} comes after a range that begins at {start}");
+            assert!(range.start >= start, "key ranges: {range:?} comes after a range that begins at {start}");
             start = range.start;
-            runs.push(range);
+            joined.push(range);
         }
-        runs
+        joined
     }
 }
 
@@ -118,31 +118,31 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn runs(keys: &[bool]) -> Runs {
+    fn ranges(keys: &[bool]) -> KeyRanges {
         (0..keys.len()).filter(|&key| keys[key]).map(|key| key..key + 1).collect()
     }
 
-    fn keys(runs: &Runs) -> Vec<usize> {
-        runs.iter().flatten().collect()
+    fn keys(ranges: &KeyRanges) -> Vec<usize> {
+        ranges.iter().flatten().collect()
     }
 
     #[test]
-    #[should_panic(expected = "runs: 1..2 comes after a range that begins at 4")]
+    #[should_panic(expected = "key ranges: 1..2 comes after a range that begins at 4")]
     fn ranges_out_of_order_are_refused() {
-        let _: Runs = [4..5, 1..2].into_iter().collect();
+        let _: KeyRanges = [4..5, 1..2].into_iter().collect();
     }
 
     #[test]
     fn hull_and_cover_by_hand() {
-        let runs: Runs = [2..5, 8..9].into_iter().collect();
-        assert_eq!((runs.hull(), Runs::default().hull()), (2..9, 0..0));
-        assert_eq!([2..5, 3..4, 4..6, 8..9, 6..6].map(|keys| runs.covers(&keys)), [true, true, false, true, true]);
+        let ranges: KeyRanges = [2..5, 8..9].into_iter().collect();
+        assert_eq!((ranges.hull(), KeyRanges::default().hull()), (2..9, 0..0));
+        assert_eq!([2..5, 3..4, 4..6, 8..9, 6..6].map(|keys| ranges.covers(&keys)), [true, true, false, true, true]);
     }
 
     proptest! {
         #[test]
         fn sets_of_keys_are_joined_and_intersected(a: [bool; 12], b: [bool; 12]) {
-            let (left, right) = (runs(&a), runs(&b));
+            let (left, right) = (ranges(&a), ranges(&b));
             let either: Vec<usize> = (0..12).filter(|&key| a[key] || b[key]).collect();
             let both: Vec<usize> = (0..12).filter(|&key| a[key] && b[key]).collect();
             prop_assert_eq!(keys(&left.or(&right)), either);
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     #[cfg(feature = "extension")]
     fn short_gaps_are_closed() {
-        let runs: Runs = [0..2, 4..5, 9..10].into_iter().collect();
-        assert_eq!(runs.joined(2).iter().collect::<Vec<_>>(), [0..5, 9..10]);
+        let ranges: KeyRanges = [0..2, 4..5, 9..10].into_iter().collect();
+        assert_eq!(ranges.joined(2).iter().collect::<Vec<_>>(), [0..5, 9..10]);
     }
 }

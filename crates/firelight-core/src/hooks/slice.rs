@@ -1,25 +1,25 @@
-//! Where in an activation a hook replaces numbers, and what by.
+//! Which part of an activation a hook replaces, and by what.
 
 use burn::tensor::{Bool, Device, Tensor, TensorData};
 
-/// Tokens and heads of an activation. The default is all of it.
+/// A slice of an activation: some of its tokens and heads. The default is all of it.
 ///
-/// Tokens are counted from the first one of the pass. They stand in the last dimension but one, `[B, T, D]` or `[B, H, T, W]`, heads
-/// in the one before.
+/// Tokens are counted from the first one of the pass. They are the second to last dimension, `[B, T, D]` or `[B, H, T, W]`, and heads the
+/// one before it.
 ///
 /// ```
-/// use firelight_core::Places;
+/// use firelight_core::ActivationSlice;
 ///
-/// let places = Places::heads([0, 3]).at_positions(4..6);
-/// assert_ne!(places, Places::all());
+/// let slice = ActivationSlice::heads([0, 3]).at_positions(4..6);
+/// assert_ne!(slice, ActivationSlice::all());
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct ActivationSlice {
     positions: Option<Vec<usize>>,
     heads: Option<Vec<usize>>,
 }
 
-impl Places {
+impl ActivationSlice {
     /// The whole activation.
     pub fn all() -> Self {
         Self::default()
@@ -47,10 +47,10 @@ impl Places {
         self
     }
 
-    /// `x` with the numbers of `source` at these places. A size of 1 in `source` stands for all of them.
+    /// `x` with the numbers of `source` in this slice. A size of 1 in `source` stands for all of them.
     ///
     /// # Errors
-    /// If the shapes do not fit, or `x` has no such place.
+    /// If the shapes do not fit, or `x` has no such position or head.
     pub(super) fn replace<const R: usize>(&self, x: Tensor<R>, source: Tensor<R>) -> Result<Tensor<R>, String> {
         let (shape, given) = (x.dims(), source.dims());
         if !given.iter().zip(&shape).all(|(own, whole)| own == whole || *own == 1) {
@@ -64,7 +64,7 @@ impl Places {
         })
     }
 
-    /// True at these places; none where that is everywhere.
+    /// True in this slice; none where that is all of the activation.
     fn mask<const R: usize>(&self, shape: [usize; R], device: &Device) -> Result<Option<Tensor<R, Bool>>, String> {
         if *self == Self::all() {
             return Ok(None);
@@ -98,14 +98,14 @@ fn flags<const R: usize>(
     }
 }
 
-/// What an activation is replaced by when it is switched off.
+/// The replacement of an ablated activation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ablation {
     /// Zeros.
     Zero,
-    /// Its mean over the rows and tokens of the pass, padding included: what it says of the input is gone, what it says of all
-    /// inputs stays.
+    /// Its mean over the rows and tokens of the pass, padding included (mean ablation). This removes the information about the input and
+    /// keeps the average.
     Mean,
 }
 
@@ -130,13 +130,13 @@ mod tests {
     }
 
     #[test]
-    fn places_are_cut_out_of_heads_and_tokens() {
+    fn slices_are_of_heads_and_tokens() {
         let x = numbers([1, 2, 3, 1]); // Heads 0 1 2 and 3 4 5.
-        let places = Places::heads([1]).at_positions([0, 2]);
-        let replaced = places.replace(x.clone(), x.zeros_like()).expect("it fits");
+        let slice = ActivationSlice::heads([1]).at_positions([0, 2]);
+        let replaced = slice.replace(x.clone(), x.zeros_like()).expect("it fits");
         assert_close(&replaced, &[0.0, 1.0, 2.0, 0.0, 4.0, 0.0], 0.0);
         let one = Tensor::<4>::ones([1, 1, 1, 1], &Device::default()) * 9.0;
-        let replaced = Places::heads([0]).replace(x, one).expect("it fits");
+        let replaced = ActivationSlice::heads([0]).replace(x, one).expect("it fits");
         assert_close(&replaced, &[9.0, 9.0, 9.0, 3.0, 4.0, 5.0], 0.0);
     }
 
@@ -149,13 +149,13 @@ mod tests {
     #[test]
     fn what_is_not_there_is_told() {
         let x = numbers([1, 2, 3, 1]);
-        let error = |places: Places| places.replace(x.clone(), x.clone()).expect_err("no such place");
-        assert!(error(Places::heads([2])).ends_with("has 2 heads, and no number 2"));
-        assert!(error(Places::positions([0, 3])).ends_with("has 3 positions, and no number 3"));
+        let error = |slice: ActivationSlice| slice.replace(x.clone(), x.clone()).expect_err("no such index");
+        assert!(error(ActivationSlice::heads([2])).ends_with("has 2 heads, and no number 2"));
+        assert!(error(ActivationSlice::positions([0, 3])).ends_with("has 3 positions, and no number 3"));
         let flat = x.clone().reshape([1, 6, 1]);
-        let error = Places::heads([0]).replace(flat.clone(), flat).expect_err("no heads");
+        let error = ActivationSlice::heads([0]).replace(flat.clone(), flat).expect_err("no heads");
         assert!(error.ends_with("has no heads"), "{error}");
-        let error = Places::all().replace(x, numbers([1, 2, 2, 1])).expect_err("another shape");
+        let error = ActivationSlice::all().replace(x, numbers([1, 2, 2, 1])).expect_err("another shape");
         assert!(error.contains("[1, 2, 3, 1], and what replaces it [1, 2, 2, 1]"), "{error}");
     }
 }
