@@ -1,6 +1,7 @@
 //! What a layer reads beside the residual stream. It is the same for all tokens of a pass, and made once: see
 //! `transformer/contexts.rs`.
 
+use crate::document_starts::DocumentStarts;
 use crate::position::{Rotation, ScoreBias};
 use crate::state::{bytes_of, select};
 use burn::tensor::{Bool, Device, Int, Tensor};
@@ -17,10 +18,10 @@ pub struct LayerContext {
     pub padding: Option<Tensor<2, Bool>>,
     /// `[B, T]`, the document of each token of this pass, where a row holds several and the pass names them.
     pub documents: Option<Tensor<2, Int>>,
-    /// `[B, T]`, true where a token of this pass begins a document, where a row holds several: a recurrence resets its state there. Tokens
-    /// in the cache are taken into account, and padding starts no document.
+    /// Which tokens of this pass begin a document, where a row holds several: a recurrence resets its state there. Tokens in the cache
+    /// are taken into account, and padding starts no document.
     #[doc(alias = "sequence packing")]
-    pub document_starts: Option<Tensor<2, Bool>>,
+    pub document_starts: Option<DocumentStarts>,
 }
 
 impl LayerContext {
@@ -49,12 +50,12 @@ impl LayerContext {
     ///
     /// let device = Device::flex();
     /// let starts = Tensor::<2, Bool>::from_bool([[true, false]], &device);
-    /// let context = LayerContext { document_starts: Some(starts), ..LayerContext::default() };
+    /// let context = LayerContext { document_starts: Some(starts.into()), ..LayerContext::default() };
     /// let x = Tensor::<3>::from_floats([[[1.0, 2.0], [3.0, 4.0]]], &device);
     /// assert_eq!(context.fill_document_starts(x, 0.0).sum().into_scalar::<f32>(), 7.0);
     /// ```
     pub fn fill_document_starts(&self, x: Tensor<3>, value: f64) -> Tensor<3> {
-        filled(x, &self.document_starts, value)
+        filled(x, &self.document_starts.as_ref().map(DocumentStarts::tensor), value)
     }
 }
 

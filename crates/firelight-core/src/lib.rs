@@ -36,6 +36,7 @@ mod cache;
 mod config;
 mod context;
 mod cost;
+mod document_starts;
 mod dropout;
 mod embedding;
 mod encoder_decoder;
@@ -78,6 +79,7 @@ pub use block::{NormPlacement, TransformerBlock, TransformerBlockConfig};
 pub use cache::{Cache, LayerCache};
 pub use context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
 pub use cost::Cost;
+pub use document_starts::DocumentStarts;
 pub use dropout::drop as dropout;
 pub use embedding::{
     EmbeddingProjectionConfig, EmbeddingScale, ProjectionPlacement, TokenEmbedding, TokenEmbeddingConfig,

@@ -123,7 +123,7 @@ impl<'m, M> WithVocabulary<'m, M> {
     /// Applies the banned ids and the forced first token of a published model.
     pub fn with_defaults(mut self, defaults: &GenerationDefaults) -> Self {
         self = self.banning(defaults.banned());
-        self.first = defaults.forced_bos_token_id.filter(|&id| (id as usize) < self.size);
+        self.first = defaults.first(self.size);
         self
     }
 

@@ -194,16 +194,16 @@ impl<M: HiddenStates> Contrast<'_, M> {
     fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
         let history = History::new(&self.ids, self.prompt);
         self.processors.process_row(&history, &self.logits, &mut self.left, (step, 0))?;
-        let left = &self.left;
+        let Self { left, processors, .. } = self;
         let probabilities = softmax(left.logits());
         let mut places: Vec<usize> = (0..probabilities.len()).filter(|&place| probabilities[place] > 0.0).collect();
         places.sort_unstable_by(by_rank(&probabilities));
         let ranked = places.into_iter().map(|place| (left.id(place), probabilities[place]));
-        let found: Vec<_> = ranked.filter(|&(id, _)| self.processors.admits(id)).take(top_k).collect();
+        let found = admitted(processors, ranked, top_k);
         if !found.is_empty() {
             return Ok(found);
         }
-        Ok(self.processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
+        Ok(processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
     }
 
     /// Reads all candidates in one step and goes on with the best.
@@ -225,6 +225,21 @@ impl<M: HiddenStates> Contrast<'_, M> {
         self.text = Tensor::cat(vec![self.text.clone(), hidden.narrow(0, best, 1)], 0);
         Ok(candidates[best].0)
     }
+}
+
+/// The first `top_k` of ranked tokens that processors admit; fewer, if so many are refused that the rest is not asked for.
+fn admitted(processors: &mut Processors, ranked: impl Iterator<Item = (u32, f64)>, top_k: usize) -> Vec<(u32, f64)> {
+    let (mut found, mut refused) = (Vec::new(), 0);
+    for (id, probability) in ranked {
+        if found.len() == top_k || processors.gives_up(refused) {
+            break;
+        }
+        match processors.admits(id) {
+            true => found.push((id, probability)),
+            false => refused += 1,
+        }
+    }
+    found
 }
 
 /// Scales vectors `[T, D]` to length 1.

@@ -101,6 +101,16 @@ impl GenerationDefaults {
         self.eos_token_id.as_ref().map_or(&[], TokenIds::ids)
     }
 
+    /// The id that a text begins with, for a vocabulary of `size` ids. None if the vocabulary does not have it.
+    ///
+    /// ```
+    /// let defaults: firelight_generation::GenerationDefaults = serde_json::from_str(r#"{"forced_bos_token_id": 9}"#).unwrap();
+    /// assert_eq!([defaults.first(10), defaults.first(9)], [Some(9), None]);
+    /// ```
+    pub fn first(&self, size: usize) -> Option<u32> {
+        self.forced_bos_token_id.filter(|&id| (id as usize) < size)
+    }
+
     /// Ids that are banned in every context.
     pub fn banned(&self) -> impl Iterator<Item = u32> {
         let single = |words: &Vec<u32>| <[u32; 1]>::try_from(words.as_slice()).ok();

@@ -35,7 +35,8 @@ pub enum GenerationError {
 
     /// The model's output is no distribution.
     #[error(
-        "the model's logits for new token {step} are not finite (row {row}): its weights are damaged or its training diverged; use an earlier checkpoint or train with a lower learning rate"
+        "the model's logits for new token {step} are not finite (row {row}): its weights are damaged or its training \
+         diverged; use an earlier checkpoint or train with a lower learning rate"
     )]
     NonFiniteLogits {
         /// Index of the new token, 0-based.
@@ -69,9 +70,11 @@ pub enum GenerationError {
         problem: String,
     },
 
-    /// The search for a first text that satisfies a constraint came to its limit. There may be one.
+    /// The search for a first text that satisfies a constraint came to its limit. There may be one:
+    /// [`ConstraintCompiler::with_search_limit`](crate::ConstraintCompiler::with_search_limit) searches for longer.
     #[error(
-        "the search for a text that satisfies {constraint} gave up after {tried} tried bytes; simplify it, ask for shorter texts, or raise the limit (ConstraintCompiler::with_search_limit)"
+        "the search for a text that satisfies {constraint} gave up after {tried} tried bytes; simplify it, or ask for \
+         shorter texts"
     )]
     SearchGaveUp {
         /// The constraint, as it is called in a sentence.
@@ -220,8 +223,8 @@ mod tests {
         let nothing = GenerationError::Unsatisfiable { problem: "no text satisfies the grammar".into() };
         assert_eq!(
             gave_up.to_string(),
-            "the search for a text that satisfies the JSON schema gave up after 3000000 tried bytes; simplify it, ask for \
-             shorter texts, or raise the limit (ConstraintCompiler::with_search_limit)"
+            "the search for a text that satisfies the JSON schema gave up after 3000000 tried bytes; simplify it, or ask \
+             for shorter texts"
         );
         assert_eq!(nothing.to_string(), "no text satisfies the grammar; relax it");
         assert!(gave_up.is_user_error() && nothing.is_user_error());

@@ -93,14 +93,16 @@ impl Sequence {
     /// Chooses among the tokens that the processors have left.
     fn choose_left(&mut self) -> Result<u32, GenerationError> {
         let (step, row, draw) = (self.step(), self.number, self.history().draw());
+        let mut refused = 0;
         let Sampler { choice, processors, .. } = &mut self.sampler;
-        while is_distribution(self.left.logits()) {
+        while is_distribution(self.left.logits()) && !processors.gives_up(refused) {
             let place = choice.of_in(self.left.logits(), draw, &mut self.probabilities) as usize;
             let id = self.left.id(place);
             if processors.admits(id) {
                 return Ok(id);
             }
             self.left.hide(place);
+            refused += 1;
         }
         Ok(processors.forced(step, row)?.unwrap_or(0))
     }
@@ -130,6 +132,7 @@ impl Sequence {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processors::tests::Admits;
     use crate::processors::{HIDDEN, LogitsProcessor};
     use crate::{GenerationOptions, Processing};
 
@@ -170,5 +173,30 @@ mod tests {
             let first = next(3);
             assert!((4..9).all(|id| next(id) == first), "{options:?}");
         }
+    }
+
+    /// What is chosen of 1000 tokens, each more probable than the one before it.
+    fn chosen(processors: &[&Admits]) -> Result<u32, GenerationError> {
+        let own = Processing::default();
+        let own = processors.iter().fold(own, |own, processor| own.with_processor(Admits::clone(processor)));
+        let sampler = Sampler::new(&GenerationOptions::new(1).greedy().with_processing(own)).unwrap();
+        let logits: Vec<f32> = (0..1000).map(|id| id as f32).collect();
+        Sequence::new(&sampler, vec![0], 0).choose(&logits)
+    }
+
+    #[test]
+    fn a_row_of_which_every_token_is_refused_ends_the_search_soon() {
+        let nothing = Admits::new(&[], true);
+        assert_eq!(chosen(&[&nothing]).unwrap(), 1, "the fallback");
+        assert_eq!(nothing.asked(), 256);
+        let (refuses, constraint) = (Admits::new(&[], false), Admits::new(&[7], true));
+        assert_eq!(chosen(&[&constraint, &refuses]).unwrap(), 1);
+        assert_eq!((refuses.asked(), constraint.asked()), (256, 0), "nothing costly was asked");
+    }
+
+    #[test]
+    fn without_a_fallback_every_token_is_asked_for() {
+        let last = Admits::new(&[0], false);
+        assert_eq!((chosen(&[&last]).unwrap(), last.asked()), (0, 1000));
     }
 }

@@ -1,7 +1,7 @@
 //! Maps as an image of pixels, without their tokens, and the patches of an image that a model looks at.
 
 use firelight_data::{Image, ImageShape};
-use firelight_storage::palette::Ground;
+use firelight_storage::palette::Theme;
 
 use crate::maps::{AttentionMaps, Map, Picture};
 use crate::svg::pixels;
@@ -86,7 +86,7 @@ fn grid(layers: &[&[Map]]) -> Image {
 
 /// A map of about so many pixels on its longer side, a whole number for each weight where there is room.
 fn large(map: &Map, longest: usize) -> Image {
-    let pixels = pixels(map, Ground::Light);
+    let pixels = pixels(map, Theme::Light);
     let [height, width] = map.shape();
     let most = height.max(width).max(1);
     if most > longest {

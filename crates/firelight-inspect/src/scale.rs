@@ -5,7 +5,7 @@
 //!
 //! Drawings have a step of [`STEPS`] for each field, by whose [`class`] a dark screen colours it anew.
 
-use firelight_storage::palette::{Colour, Ground};
+use firelight_storage::palette::{Colour, Theme};
 
 /// Steps of colour on either side of 0.
 pub(crate) const STEPS: i32 = 16;
@@ -80,12 +80,12 @@ const WARM_DARK: [Colour; 9] = [
 ];
 
 /// The colour of a share from -1 to 1: blue above 0, orange below it.
-pub(crate) fn signed_colour(share: f32, ground: Ground) -> Colour {
-    let steps = match (ground, share < 0.0) {
-        (Ground::Light, false) => &LIGHT,
-        (Ground::Light, true) => &WARM_LIGHT,
-        (Ground::Dark, false) => &DARK,
-        (Ground::Dark, true) => &WARM_DARK,
+pub(crate) fn signed_colour(share: f32, theme: Theme) -> Colour {
+    let steps = match (theme, share < 0.0) {
+        (Theme::Light, false) => &LIGHT,
+        (Theme::Light, true) => &WARM_LIGHT,
+        (Theme::Dark, false) => &DARK,
+        (Theme::Dark, true) => &WARM_DARK,
     };
     between(steps, share.abs())
 }
@@ -100,8 +100,8 @@ pub(crate) fn class(step: i32) -> String {
     if step < 0 { format!("b{}", -step) } else { format!("a{step}") }
 }
 
-pub(crate) fn step_colour(step: i32, ground: Ground) -> Colour {
-    signed_colour(step as f32 / STEPS as f32, ground)
+pub(crate) fn step_colour(step: i32, theme: Theme) -> Colour {
+    signed_colour(step as f32 / STEPS as f32, theme)
 }
 
 /// The class of the numbers on the fields of a step.
@@ -110,12 +110,12 @@ pub(crate) fn number_class(step: i32) -> &'static str {
 }
 
 /// The colour of the numbers on the fields of a step.
-pub(crate) fn number_colour(step: i32, ground: Ground) -> Colour {
-    match ground {
-        Ground::Light if step.abs() < WHITE_FROM => BLACK,
-        Ground::Light => WHITE,
-        Ground::Dark if step.abs() < BLACK_FROM => WHITE,
-        Ground::Dark => BLACK,
+pub(crate) fn number_colour(step: i32, theme: Theme) -> Colour {
+    match theme {
+        Theme::Light if step.abs() < WHITE_FROM => BLACK,
+        Theme::Light => WHITE,
+        Theme::Dark if step.abs() < BLACK_FROM => WHITE,
+        Theme::Dark => BLACK,
     }
 }
 
@@ -134,11 +134,11 @@ mod tests {
     use super::*;
     use firelight_storage::palette::{contrast, luminance};
 
-    const GROUNDS: [Ground; 2] = [Ground::Light, Ground::Dark];
+    const THEMES: [Theme; 2] = [Theme::Light, Theme::Dark];
 
     #[test]
     fn the_ends_and_the_middle_between_two_steps() {
-        let colour = |share| signed_colour(share, Ground::Light);
+        let colour = |share| signed_colour(share, Theme::Light);
         assert_eq!([colour(0.0), colour(1.0), colour(7.0)], [LIGHT[0], LIGHT[8], LIGHT[8]]);
         // By hand: (247 + 199) / 2, (250 + 223) / 2 and (255 + 254) / 2, halves away from 0.
         assert_eq!(colour(1.0 / 16.0), [223, 237, 255]);
@@ -160,27 +160,27 @@ mod tests {
                 assert!(warm[0] > warm[2] && cold[2] > cold[0], "{cold:?} {warm:?}");
             }
         }
-        assert_eq!(signed_colour(-1.0, Ground::Light), WARM_LIGHT[8]);
-        assert_eq!(GROUNDS.map(|ground| signed_colour(0.5, ground)), [LIGHT[4], DARK[4]]);
+        assert_eq!(signed_colour(-1.0, Theme::Light), WARM_LIGHT[8]);
+        assert_eq!(THEMES.map(|theme| signed_colour(0.5, theme)), [LIGHT[4], DARK[4]]);
     }
 
     /// WCAG 2.2 asks for 4.5 to 1.
     #[test]
     fn numbers_can_be_read_on_every_field() {
-        let ratio = |step, ground| contrast(number_colour(step, ground), step_colour(step, ground));
-        for ground in GROUNDS {
-            assert!((-STEPS..=STEPS).all(|step| ratio(step, ground) > 4.5), "{ground:?}");
+        let ratio = |step, theme| contrast(number_colour(step, theme), step_colour(step, theme));
+        for theme in THEMES {
+            assert!((-STEPS..=STEPS).all(|step| ratio(step, theme) > 4.5), "{theme:?}");
             // Nothing and the strongest colour, to a tenth.
-            let ends = [0, STEPS].map(|step| (10.0 * ratio(step, ground)).round() / 10.0);
-            assert_eq!(ends, if ground == Ground::Light { [20.1, 15.1] } else { [17.3, 18.8] });
+            let ends = [0, STEPS].map(|step| (10.0 * ratio(step, theme)).round() / 10.0);
+            assert_eq!(ends, if theme == Theme::Light { [20.1, 15.1] } else { [17.3, 18.8] });
         }
     }
 
     #[test]
     fn the_words_of_tokens_can_be_read() {
-        for (place, ground) in GROUNDS.into_iter().enumerate() {
-            let ink = ground.palette().ink;
-            assert!(TOKENS.iter().all(|colours| contrast(ink, colours[place]) > 4.5), "{ground:?}");
+        for (place, theme) in THEMES.into_iter().enumerate() {
+            let ink = theme.palette().ink;
+            assert!(TOKENS.iter().all(|colours| contrast(ink, colours[place]) > 4.5), "{theme:?}");
         }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt::Write;
 
 use firelight_data::{Image, ImageShape};
-use firelight_storage::palette::{Ground, hex, on_dark_screen};
+use firelight_storage::palette::{Theme, hex, on_dark_screen};
 
 use crate::labels::{escaped, shown};
 use crate::maps::{AttentionMaps, Map};
@@ -66,7 +66,7 @@ impl Drawing {
     }
 
     fn framed(&self, style: &str) -> String {
-        let ([width, height], body, palette) = (self.size, &self.body, Ground::Light.palette());
+        let ([width, height], body, palette) = (self.size, &self.body, Theme::Light.palette());
         let [ink, paper] = [palette.ink, palette.paper].map(hex);
         format!(
             "<svg class=\"drawing\" xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
@@ -78,10 +78,10 @@ impl Drawing {
 
 /// What colours all drawings on a dark screen, where they show the images that are made for it.
 pub(crate) fn dark_style() -> String {
-    let (ground, palette) = (Ground::Dark, Ground::Dark.palette());
-    let numbers = [0, STEPS].map(|step| (number_class(step).to_string(), number_colour(step, ground)));
-    let tokens = TOKENS.iter().enumerate().map(|(place, colours)| (format!("t{place}"), colours[ground as usize]));
-    let fields = (-STEPS..=STEPS).map(|step| (class(step), step_colour(step, ground)));
+    let (theme, palette) = (Theme::Dark, Theme::Dark.palette());
+    let numbers = [0, STEPS].map(|step| (number_class(step).to_string(), number_colour(step, theme)));
+    let tokens = TOKENS.iter().enumerate().map(|(place, colours)| (format!("t{place}"), colours[theme as usize]));
+    let fields = (-STEPS..=STEPS).map(|step| (class(step), step_colour(step, theme)));
     let paper = ("paper".to_string(), palette.paper);
     let mut rules = format!("  .drawing {{ fill: {}; }}\n", hex(palette.ink));
     for (class, colour) in std::iter::once(paper).chain(numbers).chain(tokens).chain(fields) {
@@ -93,7 +93,7 @@ pub(crate) fn dark_style() -> String {
 
 /// A field of a step, with `tooltip` under the pointer.
 pub(crate) fn field(body: &mut String, step: i32, [x, y]: [usize; 2], [width, height]: [usize; 2], tooltip: &str) {
-    let (class, fill, tooltip) = (class(step), hex(step_colour(step, Ground::Light)), escaped(tooltip));
+    let (class, fill, tooltip) = (class(step), hex(step_colour(step, Theme::Light)), escaped(tooltip));
     // Writing into a string cannot fail.
     let _ = writeln!(
         body,
@@ -104,7 +104,7 @@ pub(crate) fn field(body: &mut String, step: i32, [x, y]: [usize; 2], [width, he
 
 /// A number that can be read on the field of its step, around `x`.
 pub(crate) fn number(body: &mut String, step: i32, [x, y]: [usize; 2], number: &str) {
-    let (class, fill) = (number_class(step), hex(number_colour(step, Ground::Light)));
+    let (class, fill) = (number_class(step), hex(number_colour(step, Theme::Light)));
     let place = format!("class=\"{class}\" x=\"{x}\" y=\"{y}\" text-anchor=\"middle\" fill=\"{fill}\"");
     text(body, &format!("{place} pointer-events=\"none\""), number);
 }
@@ -115,10 +115,10 @@ pub(crate) fn images(
     [x, y]: [usize; 2],
     [width, height]: [usize; 2],
     title: &str,
-    pixels: impl Fn(Ground) -> Image,
+    pixels: impl Fn(Theme) -> Image,
 ) {
-    for (ground, shown) in [(Ground::Light, "class=\"light\""), (Ground::Dark, "class=\"dark\" display=\"none\"")] {
-        let (source, title) = (base64(&pixels(ground).to_png()), escaped(title));
+    for (theme, shown) in [(Theme::Light, "class=\"light\""), (Theme::Dark, "class=\"dark\" display=\"none\"")] {
+        let (source, title) = (base64(&pixels(theme).to_png()), escaped(title));
         // Writing into a string cannot fail.
         let _ = writeln!(
             body,
@@ -179,7 +179,7 @@ fn grids(maps: &[AttentionMaps]) -> Drawing {
             for (place, map) in heads.iter().enumerate() {
                 let title = format!("layer {}, head {}", map.layer, map.head);
                 let left = GAP + place * (wide + GAP);
-                images(&mut body, [left, top], [wide, height], &title, |ground| pixels(map, ground));
+                images(&mut body, [left, top], [wide, height], &title, |theme| pixels(map, theme));
             }
             top += height + GAP;
             width = width.max(GAP + heads.len() * (wide + GAP));
@@ -195,9 +195,9 @@ fn small([queries, keys]: [usize; 2]) -> [usize; 2] {
 }
 
 /// A map as an image of a pixel for each weight.
-pub(crate) fn pixels(map: &Map, ground: Ground) -> Image {
+pub(crate) fn pixels(map: &Map, theme: Theme) -> Image {
     let (shape, largest) = (ImageShape::new(3, map.shape()), map.largest());
-    Image::from_fn(shape, |channel, row, column| signed_colour(share(map.at(row, column), largest), ground)[channel])
+    Image::from_fn(shape, |channel, row, column| signed_colour(share(map.at(row, column), largest), theme)[channel])
 }
 
 /// A weight as a share of the largest one of its map.
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_map_of_nothing_is_as_light_as_the_scale_begins() {
         let map = Map::new(0, 0, [1, 2], vec![0.0, 0.0]);
-        assert_eq!(pixels(&map, Ground::Light).pixels(), [247, 247, 250, 250, 255, 255]);
+        assert_eq!(pixels(&map, Theme::Light).pixels(), [247, 247, 250, 250, 255, 255]);
         assert_eq!(shortened("a very long token indeed"), "a very long tok\u{2026}");
     }
 
@@ -264,10 +264,10 @@ mod tests {
     /// All colours that there are.
     fn known() -> Vec<String> {
         let mut all: Vec<_> = TOKENS.concat();
-        for ground in [Ground::Light, Ground::Dark] {
-            let palette = ground.palette();
+        for theme in [Theme::Light, Theme::Dark] {
+            let palette = theme.palette();
             all.extend([palette.paper, palette.ink, palette.soft, palette.line, palette.block, palette.mark]);
-            all.extend((-STEPS..=STEPS).flat_map(|step| [step_colour(step, ground), number_colour(step, ground)]));
+            all.extend((-STEPS..=STEPS).flat_map(|step| [step_colour(step, theme), number_colour(step, theme)]));
         }
         all.into_iter().map(hex).collect()
     }

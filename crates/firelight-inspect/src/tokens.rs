@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use firelight_data::Tokenizer;
-use firelight_storage::palette::{Ground, hex};
+use firelight_storage::palette::{Theme, hex};
 use firelight_storage::{InputError, TaskError};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -140,7 +140,7 @@ impl SplitText {
                 [x, y] = [GAP, y + LINE];
             }
             let (tooltip, piece, class) = (escaped(&token.tooltip()), escaped(&piece), place % COLOURS);
-            let fill = hex(TOKENS[class][Ground::Light as usize]);
+            let fill = hex(TOKENS[class][Theme::Light as usize]);
             // Writing into a string cannot fail.
             let _ = writeln!(
                 body,

@@ -99,19 +99,26 @@ fn refused(folder: &HubFolder, name: &str) -> InputError {
     InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&family_names())))
 }
 
-/// Refuses a model whose class has another head than the one that writes text: its weights would be missing, or left out silently.
+/// Refuses a model whose class has another head than the one that writes text: its weights would be missing, or left out silently. A class
+/// without a head, such as `GPT2Model`, is read where the head repeats the embedding.
 fn check_head(folder: &HubFolder, structure: &Structure) -> Result<(), InputError> {
-    let heads: &[&str] = match structure {
-        Structure::Language(_) => &["ForCausalLM", "LMHeadModel"],
-        Structure::Seq2Seq(_) => &["ForConditionalGeneration", "MTModel", "LMHeadModel"],
+    let (heads, tied): (&[&str], bool) = match structure {
+        Structure::Language(model) => (&["ForCausalLM", "LMHeadModel"], model.tied),
+        Structure::Seq2Seq(_) => {
+            let tied = Keys::of(folder).or("tie_word_embeddings", true)?;
+            (&["ForConditionalGeneration", "MTModel", "LMHeadModel"], tied)
+        }
         _ => return Ok(()),
     };
-    match folder.architecture() {
-        Some(class) if !heads.iter().any(|head| class.ends_with(head)) => {
-            let problem = format!("has architectures = [\"{}\"], whose head is not read", shortened(class));
-            let advice = format!("expected a class that ends in {}", heads.join(", "));
-            Err(InputError::in_file(&folder.config_path(), problem).advise(advice))
-        }
-        _ => Ok(()),
-    }
+    let Some(class) = folder.architecture() else { return Ok(()) };
+    let why = match () {
+        () if heads.iter().any(|head| class.ends_with(head)) => return Ok(()),
+        () if class.ends_with("EncoderModel") => "which has no decoder",
+        () if !class.ends_with("Model") || class.ends_with("HeadsModel") => "whose head is not read",
+        () if tied => return Ok(()),
+        () => "which has no head, and tie_word_embeddings = false",
+    };
+    let problem = format!("has architectures = [\"{}\"], {why}", shortened(class));
+    let advice = format!("expected a class that ends in {}", heads.join(", "));
+    Err(InputError::in_file(&folder.config_path(), problem).advise(advice))
 }

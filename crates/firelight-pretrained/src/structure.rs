@@ -275,7 +275,7 @@ impl Structure {
         matches!(self, Self::Language(_) | Self::Seq2Seq(_))
     }
 
-    /// What `config.json` does not say: whether an encoder alone comes with a pooler, and a decoder with a head of its own.
+    /// What `config.json` does not say: whether an encoder alone comes with a pooler, and a decoder with a head of its own, or its bias.
     pub(crate) fn fit_to_tensors(&mut self, has: impl Fn(&str) -> bool) {
         if let Self::Encoder(model) = self {
             model.pooler = model.pooler.filter(|_| has("pooler.dense.weight"));
@@ -285,6 +285,10 @@ impl Structure {
         {
             // The one who knows is the file: `config.json` says that heads are tied which are not.
             model.tying = Tying::Embeddings;
+        }
+        if let Self::Seq2Seq(model) = self {
+            // `BartModel` has no bias, and `transformers` takes zeros where it adds the head.
+            model.head.bias &= has("head.bias");
         }
         if let Self::ImageEncoder(model) = self {
             model.pooler &= has("pooler.weight");

@@ -138,8 +138,9 @@ impl Translator {
         found.into_iter().collect()
     }
 
-    /// As [`translate_with`](Self::translate_with), but a line that cannot be read, or for which the options leave no token, is an error in its own place and counts as done, and the
-    /// others are translated. Before the first line stand `before` others in its file: errors name the line.
+    /// As [`translate_with`](Self::translate_with), but a line that cannot be read, or for which the options leave no token, is an error in
+    /// its own place and counts as done, and the others are translated. Before the first line stand `before` others in its file: errors name
+    /// the line.
     ///
     /// ```no_run
     /// use firelight_seq2seq::{TranslateOptions, Translator};

@@ -13,12 +13,13 @@ pub type Colour = [u8; 3];
 /// The media query of a dark screen. Print is no screen.
 pub const DARK_SCREEN: &str = "screen and (prefers-color-scheme: dark)";
 
-/// What colours stand on.
+/// The colour scheme of a page or a picture.
+#[doc(alias = "color scheme")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ground {
-    /// Paper, and a light screen.
+pub enum Theme {
+    /// Of paper, and of a light screen.
     Light,
-    /// A dark screen.
+    /// Of a dark screen.
     Dark,
 }
 
@@ -58,13 +59,13 @@ const DARK: Palette = Palette {
     mark: [255, 179, 122],
 };
 
-impl Ground {
-    /// The colours on it.
+impl Theme {
+    /// Its colours.
     ///
     /// ```
-    /// use firelight_storage::palette::{Ground, contrast};
+    /// use firelight_storage::palette::{Theme, contrast};
     ///
-    /// let palette = Ground::Dark.palette();
+    /// let palette = Theme::Dark.palette();
     /// assert!(contrast(palette.ink, palette.paper) > 7.0);
     /// ```
     pub const fn palette(self) -> Palette {
@@ -139,15 +140,15 @@ pub fn luminance([red, green, blue]: Colour) -> f64 {
 /// assert!(style.contains("--t0: #cfe8fa;") && style.contains("--t0: #1d4f73;"));
 /// ```
 pub fn page_style(more: &[(&str, [Colour; 2])]) -> String {
-    let light = properties(Ground::Light, more);
-    format!("{light}{}", on_dark_screen(&properties(Ground::Dark, more)))
+    let light = properties(Theme::Light, more);
+    format!("{light}{}", on_dark_screen(&properties(Theme::Dark, more)))
 }
 
-/// The rule that sets the properties for one ground.
-fn properties(ground: Ground, more: &[(&str, [Colour; 2])]) -> String {
-    let mut rule = format!(":root {{ color-scheme: {};", ground.scheme());
-    let more = more.iter().map(|(name, colours)| (*name, colours[ground as usize]));
-    for (name, colour) in ground.palette().named().into_iter().chain(more) {
+/// The rule that sets the properties for one theme.
+fn properties(theme: Theme, more: &[(&str, [Colour; 2])]) -> String {
+    let mut rule = format!(":root {{ color-scheme: {};", theme.scheme());
+    let more = more.iter().map(|(name, colours)| (*name, colours[theme as usize]));
+    for (name, colour) in theme.palette().named().into_iter().chain(more) {
         let _ = write!(rule, " --{name}: {};", hex(colour)); // Writing into a string cannot fail.
     }
     rule + " }\n"
@@ -177,13 +178,13 @@ mod tests {
     /// Ratios with the paper, to a tenth: text needs 4.5, and what is chosen is also a line around it, which needs 3.
     #[test]
     fn text_can_be_read_on_both_grounds() {
-        let ratios = |ground: Ground| {
-            let palette = ground.palette();
+        let ratios = |theme: Theme| {
+            let palette = theme.palette();
             let of = |colour: Colour| (10.0 * contrast(colour, palette.paper)).round() / 10.0;
             [palette.ink, palette.soft, palette.mark].map(of)
         };
-        assert_eq!(ratios(Ground::Light), [15.6, 5.8, 6.1]);
-        assert_eq!(ratios(Ground::Dark), [15.1, 7.3, 10.4]);
+        assert_eq!(ratios(Theme::Light), [15.6, 5.8, 6.1]);
+        assert_eq!(ratios(Theme::Dark), [15.1, 7.3, 10.4]);
         for palette in [LIGHT, DARK] {
             for text in [palette.ink, palette.soft, palette.mark] {
                 assert!(contrast(text, palette.paper) >= 4.5 && contrast(text, palette.block) >= 4.5, "{text:?}");

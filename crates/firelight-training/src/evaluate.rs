@@ -63,9 +63,9 @@ where
     measure_on(model, loader, evaluator, Arc::new(Alone))
 }
 
-/// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same loss and scores as one process, to the bit on a CPU. Each rank calls it with
-/// a model of its own and a loader of all batches, and gets the result of all. The ranks first compare weights and number of items; what the
-/// items are they compare by [`agree_on_examples`](crate::agree_on_examples), if it is called before.
+/// Evaluates like [`evaluate`] on several ranks, which take the batches in turn: the same loss and scores as one process, to the bit on a
+/// CPU. Each rank calls it with a model of its own and a loader of all batches, and gets the result of all. The ranks first compare weights
+/// and number of items; what the items are they compare by [`agree_on_examples`](crate::agree_on_examples), if it is called before.
 ///
 /// ```no_run
 /// # fn of<M>(model: &M, loader: &dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>) -> f64

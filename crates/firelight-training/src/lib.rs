@@ -47,7 +47,6 @@ pub mod experiments;
 mod fit;
 mod freeze;
 mod gradients;
-mod ground;
 mod init;
 mod loss;
 pub mod metrics;
@@ -70,6 +69,7 @@ mod sessions;
 mod spare;
 mod task;
 mod tensorboard;
+mod theme;
 #[cfg(test)]
 mod toy;
 mod trainer;
@@ -115,4 +115,4 @@ pub use task::{
 pub use tensorboard::TensorBoard;
 pub use trainer::Trainer;
 pub use training_module::{Objective, Switches, TrainLoss, TrainingModule};
-pub use words::{grouped, metric_in_words, wrapped};
+pub use words::{grouped, metric_in_words, size_in_words, wrapped};

@@ -6,7 +6,7 @@ use std::ops::Range;
 use plotters::prelude::*;
 
 use crate::ScheduleConfig;
-use crate::ground::{INK, LINE as GRID, PAPER, SOFT, styled, written};
+use crate::theme::{INK, LINE as GRID, PAPER, SOFT, styled, written};
 
 /// Width and height of a chart in pixels.
 const SIZE: (u32, u32) = (760, 300);
@@ -278,7 +278,7 @@ mod tests {
     /// WCAG 2.2 asks for 3 to 1 of lines; on white the two lightest of these are below it, and have dashes.
     #[test]
     fn a_chart_is_drawn_in_the_palette_and_its_lines_are_seen_on_a_dark_screen() {
-        use firelight_storage::palette::{Ground, contrast};
+        use firelight_storage::palette::{Theme, contrast};
         let svg = chart(vec![(0.0, 4.0), (10.0, 1.0)]);
         let (style, drawn) = svg.split_once("</style>").unwrap();
         assert_eq!(style.matches("@media").count(), 1);
@@ -287,7 +287,7 @@ mod tests {
             let colour = format!("#{}", &part[..6]);
             assert!(known.contains(&colour), "{colour} in {svg}");
         }
-        let dark = Ground::Dark.palette().paper;
+        let dark = Theme::Dark.palette().paper;
         let ratios = COLOURS.map(|RGBColor(r, g, b)| (10.0 * contrast([r, g, b], dark)).round() / 10.0);
         assert_eq!(ratios, [3.5, 4.7, 5.3, 5.9, 8.1, 7.9]);
     }

@@ -105,12 +105,12 @@ impl Ranks {
         (self.0.rank(), self.0.world() - 1)
     }
 
-    /// What all ranks found in their turns, in the order of the batches.
-    pub(crate) fn in_turns(&self, own: Vec<Found>) -> Result<Vec<Found>, CommunicatorError> {
+    /// What all ranks found in their turns, in the order of the batches. A message holds at most about `bound` bytes of all ranks.
+    pub(crate) fn in_turns(&self, own: Vec<Found>, bound: usize) -> Result<Vec<Found>, CommunicatorError> {
         if self.are_one() {
             return Ok(own);
         }
-        let all = self.0.gather("evaluation", Found::to_bytes(&own))?;
+        let all = self.gather_in_pieces(&Found::to_bytes(&own), bound)?;
         let mut of_ranks: Vec<_> = all.iter().map(|bytes| Found::of_bytes(bytes)).collect();
         let mut found = Vec::new();
         loop {
@@ -118,6 +118,19 @@ impl Ranks {
             found.extend(of_ranks.iter_mut().filter_map(Iterator::next));
             if found.len() == before {
                 return Ok(found);
+            }
+        }
+    }
+
+    /// The bytes of each rank. Ranks that still hand over whole pieces have more of them; all ranks see which do, and end together.
+    fn gather_in_pieces(&self, own: &[u8], bound: usize) -> Result<Vec<Vec<u8>>, CommunicatorError> {
+        let length = (bound / self.world()).max(1);
+        let (mut all, mut pieces) = (vec![Vec::new(); self.world()], own.chunks(length));
+        loop {
+            let given = self.0.gather("evaluation", pieces.next().unwrap_or_default().to_vec())?;
+            all.iter_mut().zip(given.iter()).for_each(|(whole, piece)| whole.extend_from_slice(piece));
+            if given.iter().all(|piece| piece.len() < length) {
+                return Ok(all);
             }
         }
     }
@@ -162,6 +175,46 @@ mod tests {
     use crate::{Threads, ThreadsOptions};
     use std::thread;
 
+    /// A rank that refuses messages of which all ranks together hand over more than some bytes, as MPI does beyond 2 GiB.
+    struct Bounded(Threads, usize);
+
+    impl Communicator for Bounded {
+        fn rank(&self) -> usize {
+            self.0.rank()
+        }
+
+        fn world(&self) -> usize {
+            self.0.world()
+        }
+
+        fn gather(&self, operation: &'static str, bytes: Vec<u8>) -> Result<Arc<[Vec<u8>]>, CommunicatorError> {
+            let all = self.0.gather(operation, bytes)?;
+            let size: usize = all.iter().map(Vec::len).sum();
+            assert!(size <= self.1, "a message of {size} bytes");
+            Ok(all)
+        }
+
+        fn fail(&self, reason: &str) {
+            self.0.fail(reason);
+        }
+    }
+
+    #[test]
+    fn what_is_larger_than_a_message_goes_in_pieces() {
+        let batch = |rank: usize| Found { sums: [rank as f64, 1.0], part: vec![vec![0.5; 30 * rank]; 2] };
+        let expected: Vec<Found> = (0..3).map(batch).collect();
+        thread::scope(|scope| {
+            for rank in Threads::ranks(3, ThreadsOptions::default()) {
+                let expected = &expected;
+                scope.spawn(move || {
+                    let ranks = Ranks::new(Arc::new(Bounded(rank, 64)));
+                    let own = vec![batch(ranks.0.rank())];
+                    assert_eq!(&ranks.in_turns(own, 64).unwrap(), expected);
+                });
+            }
+        });
+    }
+
     fn ranks(world: usize) -> Vec<Ranks> {
         let ranks = Threads::ranks(world, ThreadsOptions::default()).into_iter();
         ranks.map(|rank| Ranks::new(Arc::new(rank))).collect()
@@ -205,7 +258,9 @@ mod tests {
             for rank in ranks(3) {
                 let expected = &expected;
                 scope.spawn(move || {
-                    assert_eq!(&rank.in_turns(batches(&rank)).unwrap(), expected);
+                    for bound in [0, 100, 240, 1 << 20] {
+                        assert_eq!(&rank.in_turns(batches(&rank), bound).unwrap(), expected, "{bound}");
+                    }
                     assert!(rank.any(rank.0.rank() == 2).unwrap() && !rank.any(false).unwrap());
                     rank.meet().unwrap();
                 });

@@ -12,6 +12,21 @@ pub fn grouped(number: usize) -> String {
     digits.chars().enumerate().flat_map(group).collect()
 }
 
+/// A number of bytes in the largest unit of which there is one.
+///
+/// ```
+/// assert_eq!(firelight_training::size_in_words(3 << 19), "1.5 MiB");
+/// ```
+pub fn size_in_words(bytes: usize) -> String {
+    let unit = |shift: u32| format!("{:.1}", bytes as f64 / (1_u64 << shift) as f64);
+    match bytes {
+        ..0x400 => format!("{bytes} B"),
+        0x400..0x10_0000 => unit(10) + " KiB",
+        0x10_0000..0x4000_0000 => unit(20) + " MiB",
+        _ => unit(30) + " GiB",
+    }
+}
+
 /// A time in its two largest units: `1 h 12 min`.
 pub(crate) fn lasting(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -75,6 +90,12 @@ mod tests {
     #[test]
     fn thousands_stand_apart() {
         assert_eq!([0, 999, 1000, 29_655_433].map(grouped), ["0", "999", "1,000", "29,655,433"]);
+    }
+
+    #[test]
+    fn sizes_are_in_the_largest_unit_of_which_there_is_one() {
+        let found = [0, 1023, 1024, 1536 << 10, 5 << 30].map(size_in_words);
+        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
     }
 
     #[test]

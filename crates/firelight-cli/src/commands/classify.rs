@@ -73,10 +73,9 @@ impl Classify {
 
     /// The texts that are asked about.
     fn read(&self) -> Result<Texts> {
-        ensure!(
-            self.images.is_empty(),
-            Mistake("--image, --label and --rollout are for classifiers of images and models of images and texts; `firelight embed --image` makes vectors of images".into())
-        );
+        let problem = "--image, --label and --rollout are for classifiers of images and models of images and texts; \
+                       `firelight embed --image` makes vectors of images";
+        ensure!(self.images.is_empty(), Mistake(problem.into()));
         self.input.texts()
     }
 

@@ -7,7 +7,7 @@ use anyhow::{Result, bail, ensure};
 use burn::tensor::Device;
 use firelight::nn::Cost;
 use firelight::storage::ModelFolder;
-use firelight::training::{RecipeOf, Run, RunRequest, grouped, read_recipe, task_of};
+use firelight::training::{RecipeOf, Run, RunRequest, grouped, read_recipe, size_in_words, task_of};
 
 use super::recipes;
 use super::tasks::{Shown, with_task};
@@ -136,7 +136,7 @@ fn add_rows(rows: &mut Vec<[String; 6]>, cost: &Cost, whole: usize, branch: &str
         format!("{branch}{}", cost.name),
         grouped(cost.parameters),
         format!("{share:.1} %"),
-        size(bytes_of(cost)),
+        size_in_words(bytes_of(cost)),
         flops,
         grouped(cost.activations_per_token),
     ]);
@@ -149,7 +149,7 @@ fn add_rows(rows: &mut Vec<[String; 6]>, cost: &Cost, whole: usize, branch: &str
 }
 
 fn totals(cost: &Cost, context: usize) -> String {
-    let mut text = format!("\nparameters: {}, {} MiB", grouped(cost.parameters), mebibytes(bytes_of(cost)));
+    let mut text = format!("\nparameters: {}, {}", grouped(cost.parameters), size_in_words(bytes_of(cost)));
     if cost.active_parameters < cost.parameters {
         let _ = write!(text, "; a token is computed with {} of them", grouped(cost.active_parameters));
     }
@@ -159,9 +159,9 @@ fn totals(cost: &Cost, context: usize) -> String {
     let kept = cost.activations_per_token;
     let _ = writeln!(
         text,
-        "  training keeps {} numbers of a token for the backward pass, {} MiB of a sequence",
+        "  training keeps {} numbers of a token for the backward pass, {} of a sequence",
         grouped(kept),
-        mebibytes(4 * kept * context)
+        size_in_words(4 * kept * context)
     );
     text
 }
@@ -169,24 +169,9 @@ fn totals(cost: &Cost, context: usize) -> String {
 /// What decoding remembers; encoders alone decode nothing.
 fn cache<T: Shown>(cost: &Cost) -> String {
     match T::WRITES {
-        true => format!("  a cache of one sequence takes {} MiB\n", mebibytes(cost.cache_bytes)),
+        true => format!("  a cache of one sequence takes {}\n", size_in_words(cost.cache_bytes)),
         false => String::new(),
     }
-}
-
-/// A size in the largest unit of which it has one: `3.5 MiB`.
-fn size(bytes: usize) -> String {
-    let unit = |shift: u32| format!("{:.1}", bytes as f64 / (1u64 << shift) as f64);
-    match bytes {
-        ..0x400 => format!("{bytes} B"),
-        0x400..0x10_0000 => unit(10) + " KiB",
-        0x10_0000..0x4000_0000 => unit(20) + " MiB",
-        _ => unit(30) + " GiB",
-    }
-}
-
-fn mebibytes(bytes: usize) -> String {
-    format!("{:.1}", bytes as f64 / (1 << 20) as f64)
 }
 
 #[cfg(test)]
@@ -219,11 +204,5 @@ mod tests {
                         │ └ up        1,000   81.0 %  3.9 KiB  2.000     0\n\
                         └ head          234   19.0 %    936 B  0.500     4\n";
         assert_eq!(table(&whole), expected);
-    }
-
-    #[test]
-    fn sizes_are_in_the_largest_unit_of_which_there_is_one() {
-        let found = [0, 1023, 1024, 1536 << 10, 5 << 30].map(size);
-        assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
     }
 }

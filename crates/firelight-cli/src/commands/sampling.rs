@@ -43,9 +43,9 @@ pub(super) struct Sampling {
     /// How fast Mirostat corrects the surprise
     #[arg(long, value_name = "F", default_value_t = MirostatOptions::default().eta, requires = "mirostat")]
     mirostat_eta: f64,
-    /// Seed of the draws: the same seed gives the same text
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    seed: u64,
+    /// Seed of the draws: the same seed gives the same text [default: 0]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
     #[command(flatten)]
     penalties: Penalties,
 }
@@ -110,7 +110,7 @@ impl Sampling {
 
     /// The options, for texts of at most so many tokens.
     pub(super) fn options(&self, max_new_tokens: usize) -> GenerationOptions {
-        let options = GenerationOptions::new(max_new_tokens).with_seed(self.seed).with_processing(self.processing());
+        let options = GenerationOptions::new(max_new_tokens).with_seed(self.seed()).with_processing(self.processing());
         if self.greedy { options.greedy() } else { options.with_random(|random| *random = self.distribution()) }
     }
 
@@ -131,7 +131,12 @@ impl Sampling {
 
     /// The seed of the draws.
     pub(super) fn seed(&self) -> u64 {
-        self.seed
+        self.seed.unwrap_or(0)
+    }
+
+    /// Whether the user says the seed.
+    pub(super) fn has_seed(&self) -> bool {
+        self.seed.is_some()
     }
 
     /// How many of the most probable tokens are kept, where the user says it.

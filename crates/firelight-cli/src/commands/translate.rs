@@ -87,9 +87,13 @@ impl Translate {
         Ok(())
     }
 
-    /// Refuses options of a search beside those of a choice token by token.
+    /// Refuses options of a search beside those of a choice token by token, and a seed where nothing is drawn.
     fn check(&self) -> Result<()> {
-        let Some(chosen) = self.sampling.given() else { return Ok(()) };
+        let Some(chosen) = self.sampling.given() else {
+            let problem = "--seed is for draws, not for a search: add a sampling option, such as --temperature 1";
+            ensure!(!self.sampling.has_seed(), Mistake(problem.into()));
+            return Ok(());
+        };
         ensure!(!self.search.is_wanted(), Mistake(format!("{chosen} is not for a search: leave it out, or --beams")));
         match self.search.given() {
             Some(option) => bail!(Mistake(format!("{option} is for a search: leave it out, or {chosen}"))),
@@ -290,6 +294,9 @@ mod tests {
         assert_eq!(search, "--temperature is not for a search: leave it out, or --beams");
         let several = refused("translate run --greedy --n-best 2");
         assert_eq!(several, "--n-best is for a search: leave it out, or --greedy");
+        let alone = refused("translate run --seed 7");
+        assert!(alone.ends_with("add a sampling option, such as --temperature 1"), "{alone}");
+        translate("translate run --seed 7 --top-k 5").check().unwrap();
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use super::visible::VisibleTokens;
 use super::{SequenceInput, Transformer};
 use crate::context::{AttentionContext, LayerContext};
+use crate::document_starts::DocumentStarts;
 use crate::layer::Layer;
 use crate::pass::Pass;
 use crate::position::{PositionScheme, Positions};
-use burn::tensor::{Bool, Tensor};
 use firelight_kernels::AttentionMask;
 use std::collections::BTreeMap;
 use std::iter::once;
@@ -66,7 +66,7 @@ impl<L: Layer + 'static> Transformer<L> {
 }
 
 impl SequenceInput {
-    fn context(&self, attention: AttentionContext, document_starts: Option<Tensor<2, Bool>>) -> LayerContext {
+    fn context(&self, attention: AttentionContext, document_starts: Option<DocumentStarts>) -> LayerContext {
         let Self { encoder_output, padding, documents, .. } = self.clone();
         LayerContext { attention, encoder_output, padding, documents, document_starts }
     }

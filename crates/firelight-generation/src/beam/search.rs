@@ -32,6 +32,26 @@ impl Beam {
     }
 }
 
+/// What processors said of continuations at a step: a beam and a token each.
+#[derive(Debug, Default)]
+struct Asked {
+    refused: Vec<(usize, u32)>,
+    /// Those of the last candidates, which are the best.
+    admitted: Vec<(usize, u32)>,
+}
+
+impl Asked {
+    /// Hides the tokens that were refused to a beam; if those are too many, all but its admitted ones.
+    fn hide(&self, beam: usize, processors: &Processors, logits: &mut [f64]) {
+        let refused: Vec<u32> = self.refused.iter().filter(|(of, _)| *of == beam).map(|(_, token)| *token).collect();
+        refused.iter().for_each(|&token| logits[token as usize] = HIDDEN);
+        if processors.gives_up(refused.len()) {
+            let others = (0..logits.len()).filter(|&id| !self.admitted.contains(&(beam, id as u32)));
+            others.for_each(|id| logits[id] = HIDDEN);
+        }
+    }
+}
+
 /// Why a search cannot go on.
 #[derive(Debug)]
 pub(super) enum Fault {
@@ -163,18 +183,23 @@ impl<'o> Search<'o> {
     /// The best continuations that processors admit.
     fn admitted(&mut self, logits: &[f32], taken: &[u32]) -> Result<Vec<Candidate>, Fault> {
         let before: Vec<f64> = self.beams.iter().map(|beam| beam.log_probability).collect();
-        let mut refused = Vec::new();
+        let mut asked = Asked::default();
         loop {
-            let candidates = self.candidates(logits, &before, taken, &refused)?;
-            let known = refused.len();
+            let candidates = self.candidates(logits, &before, taken, &asked)?;
+            let known = asked.refused.len();
+            asked.admitted.clear();
             for candidate in &candidates {
                 let pair = (candidate.beam, candidate.token);
                 // A token that was refused comes again only as the fallback.
-                if !refused.contains(&pair) && !self.beams[candidate.beam].processors.admits(candidate.token) {
-                    refused.push(pair);
+                if asked.refused.contains(&pair) {
+                    continue;
+                }
+                match self.beams[candidate.beam].processors.admits(candidate.token) {
+                    true => asked.admitted.push(pair),
+                    false => asked.refused.push(pair),
                 }
             }
-            if refused.len() == known {
+            if asked.refused.len() == known {
                 return Ok(candidates);
             }
         }
@@ -186,7 +211,7 @@ impl<'o> Search<'o> {
         logits: &[f32],
         before: &[f64],
         taken: &[u32],
-        refused: &[(usize, u32)],
+        asked: &Asked,
     ) -> Result<Vec<Candidate>, Fault> {
         let (count, prompt) = (self.options.candidates(), self.prompt);
         let (penalty, mut failure) = (self.options.diversity_penalty, None);
@@ -198,8 +223,7 @@ impl<'o> Search<'o> {
             if failure.is_none() {
                 failure = processors.failure();
             }
-            let refused = refused.iter().filter(|(of, _)| *of == beam);
-            refused.for_each(|&(_, token)| logits[token as usize] = HIDDEN);
+            asked.hide(beam, processors, logits);
             let is_anything_left = logits.iter().any(|logit| logit.is_finite());
             let forced = if is_anything_left { None } else { processors.fallback_token() };
             if let Some(token) = forced {

@@ -14,17 +14,17 @@ mod compiled;
 mod compiler;
 mod explorer;
 #[cfg(test)]
-mod keywords;
+mod keyword_tests;
 mod processor;
 mod read_text;
 mod refusal;
 #[cfg(test)]
-mod replay;
+mod replay_tests;
 mod rules;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
-mod strategies;
+mod strategy_tests;
 #[cfg(test)]
 mod tests;
 mod vocabulary;

@@ -46,6 +46,10 @@ pub use crate::distribution::softmax;
 /// The logit of a token that can no longer be chosen.
 pub const HIDDEN: f64 = f64::NEG_INFINITY;
 
+/// How many tokens are refused before the [fallback](LogitsProcessor::fallback_token) is written: to ask a constraint of a whole
+/// vocabulary would take minutes.
+const MOST_REFUSED: usize = 256;
+
 /// Changes a row of logits before a token is chosen, in sampling, greedy decoding and searches alike.
 ///
 /// ```
@@ -80,7 +84,8 @@ pub trait LogitsProcessor: Debug + Send + Sync {
     }
 
     /// Whether the text may go on with a token that was chosen from the logits of the last call. If not, another one is chosen. For checks
-    /// that are too costly for every token. Default: true.
+    /// that are too costly for every token. Those that [take precedence](Self::takes_precedence) are asked last; where there is one, its
+    /// [fallback](Self::fallback_token) is written after 256 refused tokens. Default: true.
     fn admits(&mut self, chosen: u32) -> bool {
         let _ = chosen;
         true
@@ -298,9 +303,19 @@ impl Processors {
         self.0.iter_mut().find_map(|processor| processor.failure())
     }
 
-    /// [`LogitsProcessor::admits`] of all.
+    /// [`LogitsProcessor::admits`] of all. Those that take precedence may search for long, so they are asked
+    /// only where all others admit the token.
     pub fn admits(&mut self, chosen: u32) -> bool {
-        self.0.iter_mut().all(|processor| processor.admits(chosen))
+        [false, true].into_iter().all(|precedent| {
+            let mut asked = self.0.iter_mut().filter(|processor| processor.takes_precedence() == precedent);
+            asked.all(|processor| processor.admits(chosen))
+        })
+    }
+
+    /// Whether so many tokens were refused that the fallback is written. Only those that take precedence are expected to have
+    /// one.
+    pub(crate) fn gives_up(&self, refused: usize) -> bool {
+        refused >= MOST_REFUSED && self.takes_precedence()
     }
 
     /// [`LogitsProcessor::is_complete`] of any.
@@ -348,7 +363,10 @@ fn hide_ids(logits: &mut [f64], ids: impl IntoIterator<Item = u32>) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use proptest::prelude::*;
 
     use super::*;
@@ -359,6 +377,57 @@ mod tests {
         let mut logits: Vec<f64> = probabilities.iter().map(|probability| probability.ln()).collect();
         processor.process(&History::default(), &mut logits);
         (0..logits.len()).filter(|&id| logits[id] != HIDDEN).collect()
+    }
+
+    /// Admits some tokens, counts how often it is asked, and writes token 1 in place of others if it takes precedence.
+    #[derive(Clone, Debug)]
+    pub(crate) struct Admits {
+        only: Vec<u32>,
+        takes_precedence: bool,
+        asked: Arc<AtomicUsize>,
+    }
+
+    impl Admits {
+        pub(crate) fn new(only: &[u32], takes_precedence: bool) -> Self {
+            Self { only: only.to_vec(), takes_precedence, asked: Arc::new(AtomicUsize::new(0)) }
+        }
+
+        pub(crate) fn asked(&self) -> usize {
+            self.asked.load(Relaxed)
+        }
+    }
+
+    impl LogitsProcessor for Admits {
+        fn process(&mut self, _: &History<'_>, _: &mut [f64]) {}
+
+        fn admits(&mut self, chosen: u32) -> bool {
+            self.asked.fetch_add(1, Relaxed);
+            self.only.contains(&chosen)
+        }
+
+        fn takes_precedence(&self) -> bool {
+            self.takes_precedence
+        }
+
+        fn fallback_token(&mut self) -> Option<u32> {
+            self.takes_precedence.then_some(1)
+        }
+
+        fn boxed(&self) -> Box<dyn LogitsProcessor> {
+            Box::new(self.clone())
+        }
+    }
+
+    #[test]
+    fn those_that_take_precedence_are_asked_last() {
+        let (costly, cheap) = (Admits::new(&[3], true), Admits::new(&[2, 3], false));
+        let mut list = Processors::default();
+        list.push(costly.clone());
+        list.push(cheap.clone());
+        assert_eq!([1, 2, 3].map(|id| list.admits(id)), [false, false, true]);
+        assert_eq!((cheap.asked(), costly.asked()), (3, 2), "token 1 was refused before");
+        assert!(list.gives_up(MOST_REFUSED) && !list.gives_up(MOST_REFUSED - 1));
+        assert!(!Processors::default().gives_up(usize::MAX), "nobody knows what to write instead");
     }
 
     /// The ids below 5 that a processor hides after new ids.

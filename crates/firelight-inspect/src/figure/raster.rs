@@ -1,7 +1,7 @@
 //! A figure as pixels: its maps from top to bottom, on white.
 
 use firelight_data::{Image, ImageShape};
-use firelight_storage::palette::Ground;
+use firelight_storage::palette::Theme;
 
 use super::svg::pixels;
 use super::{Figure, HeatMap};
@@ -38,7 +38,7 @@ fn pixel(maps: &[Image], channel: usize, row: usize, column: usize) -> Option<u8
 
 /// A map enlarged by whole numbers, by more from top to bottom where it has few rows.
 fn large(map: &HeatMap) -> Image {
-    let (pixels, [rows, columns]) = (pixels(map, Ground::Light), map.size());
+    let (pixels, [rows, columns]) = (pixels(map, Theme::Light), map.size());
     let scale = (SIDE / rows.max(columns).max(1)).max(1);
     let high = scale.max(LEAST.div_ceil(rows.max(1)));
     let shape = ImageShape::new(3, [rows * high, columns * scale]);

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use firelight_data::{Image, ImageShape};
-use firelight_storage::palette::{Ground, hex};
+use firelight_storage::palette::{Theme, hex};
 
 use super::{ColourScale, Figure, HeatMap};
 use crate::labels::shown_words;
@@ -62,7 +62,7 @@ fn place(body: &mut String, map: &HeatMap, top: usize) -> [usize; 2] {
     }
     match n_rows * n_columns <= FIELDS {
         true => fields(body, map, [left, start]),
-        false => images(body, [left, start], [n_columns * wide, n_rows * high], &title, |ground| pixels(map, ground)),
+        false => images(body, [left, start], [n_columns * wide, n_rows * high], &title, |theme| pixels(map, theme)),
     }
     let bottom = start + n_rows * high;
     let legend_end = legend(body, map.scale, [left, bottom + GAP]);
@@ -96,9 +96,9 @@ fn number(value: f64) -> String {
 }
 
 /// A map as an image of a pixel for each number.
-pub(super) fn pixels(map: &HeatMap, ground: Ground) -> Image {
+pub(super) fn pixels(map: &HeatMap, theme: Theme) -> Image {
     Image::from_fn(ImageShape::new(3, map.size()), |channel, row, column| {
-        signed_colour(map.scale.depth(map.values[row][column]), ground)[channel]
+        signed_colour(map.scale.depth(map.values[row][column]), theme)[channel]
     })
 }
 
@@ -129,7 +129,7 @@ fn ramp(body: &mut String, scale: ColourScale, [left, top]: [usize; 2]) -> usize
 
 /// The colour of a step in a legend.
 fn patch(body: &mut String, step: i32, [x, y]: [usize; 2], width: usize) {
-    let (class, fill) = (class(step), hex(step_colour(step, Ground::Light)));
+    let (class, fill) = (class(step), hex(step_colour(step, Theme::Light)));
     // Writing into a string cannot fail.
     let _ =
         writeln!(body, "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"12\" fill=\"{fill}\"/>");

@@ -98,15 +98,14 @@ impl Corpus {
         self.parts().flat_map(|part| part.tokens().iter())
     }
 
-    /// All ids, each with whether its document, or its source where there are no documents, ends with it.
-    pub(super) fn ids_with_ends(&self) -> impl Iterator<Item = (u32, bool)> {
+    /// The ids of each document, or of each source where there are no documents.
+    pub(super) fn examples(&self) -> impl Iterator<Item = Vec<u32>> {
         self.parts().flat_map(|part| {
-            let ends: Vec<usize> = match part.documents() {
-                Some(documents) => documents.ranges().map(|range| range.end).collect(),
-                None => vec![part.tokens().len()],
+            let ranges: Vec<Range<usize>> = match part.documents() {
+                Some(documents) => documents.ranges().collect(),
+                None => std::iter::once(0..part.tokens().len()).collect(),
             };
-            let mut ends = ends.into_iter().peekable();
-            (1_usize..).zip(part.tokens().iter()).map(move |(place, id)| (id, ends.next_if_eq(&place).is_some()))
+            ranges.into_iter().map(move |range| part.tokens().get(range))
         })
     }
 
@@ -335,11 +334,11 @@ mod tests {
     }
 
     #[test]
-    fn every_id_says_whether_something_ends_with_it() {
+    fn an_example_is_a_document_or_a_source_without_documents() {
         let part = |ends: Option<Vec<usize>>| Part::new(Tokens::from(vec![7, 8, 9]), ends);
         let corpus = Corpus::new(vec![part(None), part(Some(vec![1, 3]))]);
-        let expected = [(7, false), (8, false), (9, true), (7, true), (8, false), (9, true)];
-        assert_eq!(corpus.ids_with_ends().collect::<Vec<_>>(), expected);
+        let expected = [vec![7, 8, 9], vec![7], vec![8, 9]];
+        assert_eq!(corpus.examples().collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -52,7 +52,7 @@ impl MeasuredTask for Language {
             evaluator: Self::evaluator(&text, &run.recipe),
             loss_unit: text.loss_unit(),
             count: text.validation_len(),
-            examples: Box::new(move |digest| digest.extend(text.parts[1].ids_with_ends())),
+            examples: Box::new(move |digest| digest.extend(text.parts[1].examples())),
         })
     }
 }

@@ -50,7 +50,7 @@ impl TextGenerator {
         let continues = |past, len| self.model.cache_stays_valid(past, len);
         let mut found = Vec::new();
         let new = options.iter().map(|options| options.max_new_tokens).max().unwrap_or(0);
-        for group in groups(&lengths, new, context, continues) {
+        for group in groups(&lengths, new.saturating_add(self.forced()), context, continues) {
             let options = &options[group.clone()];
             match self.together(&read[group.clone()], options) {
                 Some(texts) => found.extend(texts.into_iter().map(Ok)),
@@ -82,9 +82,9 @@ fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextS
     decode_texts(&mut tokens, streams, |_, _| ControlFlow::Continue(())).ok()
 }
 
-/// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each. The longest text of a
-/// group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the longest text: rotary
-/// frequencies that depend on the length would change in between.
+/// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each, a forced one
+/// included. The longest text of a group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the
+/// longest text: rotary frequencies that depend on the length would change in between.
 fn groups(
     lengths: &[usize],
     new: usize,

@@ -93,10 +93,15 @@ impl TextGenerator {
         prompt
     }
 
+    /// How many tokens the model's makers force behind a prompt: they take places of the context, but are no new tokens.
+    pub(super) fn forced(&self) -> usize {
+        let first = self.defaults.as_ref().and_then(|defaults| defaults.first(self.tokenizer.vocab_size()));
+        usize::from(first.is_some())
+    }
+
     /// The most new tokens behind a prompt of so many tokens.
     pub(super) fn room(&self, max_new_tokens: usize, prompt: usize) -> usize {
-        let forced = self.defaults.as_ref().is_some_and(|defaults| defaults.forced_bos_token_id.is_some());
-        let read = prompt + usize::from(forced);
+        let read = prompt + self.forced();
         match self.overflow {
             ContextOverflow::Stop => max_new_tokens.min(self.model.max_seq_len().saturating_sub(read)),
             ContextOverflow::SlideText | ContextOverflow::Slide => max_new_tokens,
@@ -230,6 +235,13 @@ mod tests {
         assert_eq!((contrasted.ids.len(), contrasted.stopped), (9, StopReason::ContextFull));
         let (_, found) = stopping.search("abc", &BeamOptions::new(40).with_beams(1)).unwrap().remove(0);
         assert_eq!((found.ids, found.stopped), (stopped.ids, StopReason::ContextFull));
+
+        let forcing = |id: u32| {
+            let defaults = serde_json::from_str(&format!(r#"{{"forced_bos_token_id": {id}}}"#)).unwrap();
+            generator().with_context_overflow(ContextOverflow::Stop).with_defaults(defaults)
+        };
+        let lengths = [3, 999].map(|id| forcing(id).generate("abc", &options).unwrap().ids.len());
+        assert_eq!(lengths, [8, 9], "a forced token takes a place, unless the vocabulary does not have it");
 
         let full = "abcdefghabcd";
         assert_eq!(stopping.generate(full, &options).unwrap().stopped, StopReason::ContextFull);

@@ -116,7 +116,7 @@ fn table() -> Table {
         "model.encoder.embed_positions.weight",
         "model.decoder.embed_positions.weight",
     ];
-    Table { rows, prefix: "", ignored }
+    Table { rows, prefix: "model.", ignored }
 }
 
 fn stack_rows(stack: &str) -> Vec<Row> {

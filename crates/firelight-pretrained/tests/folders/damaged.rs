@@ -106,13 +106,19 @@ fn configurations_that_say_something_else_name_the_key() {
         edited("bert-base", "config.json", "\"BertModel\"", "\"BertForDivination\"").contains("has architectures =")
     );
     assert!(edited("bert-base", "config.json", "\"BertModel\"", "\"BertLMHeadModel\"").contains("has architectures ="));
-    for (folder, class, other) in [
-        ("gpt2-plain", "\"GPT2LMHeadModel\"", "\"GPT2Model\""),
-        ("bart-plain", "\"BartForConditionalGeneration\"", "\"BartForSequenceClassification\""),
-        ("t5-relu", "\"T5ForConditionalGeneration\"", "\"T5EncoderModel\""),
+    for (folder, class, other, why) in [
+        ("gpt2-plain", "\"GPT2LMHeadModel\"", "\"GPT2DoubleHeadsModel\"", "whose head is not read"),
+        (
+            "bart-plain",
+            "\"BartForConditionalGeneration\"",
+            "\"BartForSequenceClassification\"",
+            "whose head is not read",
+        ),
+        ("t5-relu", "\"T5ForConditionalGeneration\"", "\"T5EncoderModel\"", "which has no decoder"),
+        ("llama-plain", "\"LlamaForCausalLM\"", "\"LlamaModel\"", "which has no head, and tie_word_embeddings = false"),
     ] {
         let found = edited(folder, "config.json", class, other);
-        assert!(found.contains("whose head is not read; expected a class that ends in "), "{found}");
+        assert!(found.contains(&format!("{why}; expected a class that ends in ")), "{found}");
     }
     let decoder = edited("bert-base", "config.json", "\"is_decoder\": false", "\"is_decoder\": true");
     assert!(decoder.contains("has is_decoder = true: expected false"), "{decoder}");

@@ -1,6 +1,7 @@
 //! Folders of published models, whole and damaged, read, run and written back.
 
 mod adapters;
+mod alone;
 mod blocks;
 mod damaged;
 mod decoding;

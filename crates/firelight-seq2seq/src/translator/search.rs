@@ -113,8 +113,7 @@ impl Translator {
 
     /// The first token that the makers of the model force, which takes a place of the target.
     pub(crate) fn forced_first(&self) -> Option<u32> {
-        let size = self.vocabulary.target().vocab_size();
-        self.defaults.forced_bos_token_id.filter(|&id| (id as usize) < size)
+        self.defaults.first(self.vocabulary.target().vocab_size())
     }
 
     fn stop_tokens(&self) -> Vec<u32> {

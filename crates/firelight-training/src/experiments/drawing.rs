@@ -3,8 +3,8 @@
 use maud::html;
 
 use super::{Axis, Grid, Summary};
-use crate::ground::{INK, LINE, PAPER, styled, written};
 use crate::plot::COLOURS;
+use crate::theme::{INK, LINE, PAPER, styled, written};
 use crate::{Chart, Curve};
 
 /// Height of a row, in pixels.

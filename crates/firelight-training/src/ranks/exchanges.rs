@@ -3,8 +3,8 @@
 use super::{Found, Ranks};
 use crate::CommunicatorError;
 
-/// How much all ranks together hand over at a time, in bytes. It is large beside what it costs to begin an exchange, and so far below
-/// the 2 GiB of a message of MPI that batches may become thirty times as large from one exchange to the next.
+/// How much all ranks together hand over at a time, in bytes: much beside what it costs to begin an exchange, and little beside the 2 GiB
+/// of a message of MPI. Batches that turn out to be larger are handed over in pieces of so many bytes.
 pub(crate) const EXCHANGED: usize = 64 << 20;
 
 /// The exchanges of an evaluation. All ranks make the same ones, because all of them see what was exchanged before.
@@ -31,7 +31,7 @@ impl<'a> Exchanges<'a> {
     ///
     /// A rank has at most one batch more than another. So if one of them has fewer than it was asked for, none has any left.
     pub(crate) fn exchange(&mut self, own: Vec<Found>) -> Result<(Vec<Found>, bool), CommunicatorError> {
-        let found = self.ranks.in_turns(own)?;
+        let found = self.ranks.in_turns(own, self.bound)?;
         let world = self.ranks.world();
         let is_last = found.len() < self.batches.saturating_mul(world);
         self.largest = found.iter().map(Found::size).fold(self.largest, usize::max);

@@ -11,9 +11,9 @@ use firelight_storage::palette::page_style;
 use firelight_storage::{InputError, ModelFolder, read_text_file, write_atomic};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use crate::ground::{bare, dark_style};
 use crate::recipe;
 use crate::sessions::{Session, read_sessions};
+use crate::theme::{bare, dark_style};
 use crate::words::{grouped, lasting};
 use crate::{Curve, TrainingError, ValidationLoss};
 use curves::{Curves, chart};

@@ -8,6 +8,7 @@ use super::begin::Plan;
 use super::estimate::cost_by_paths;
 use super::{Estimate, RecipeOf, Task};
 use crate::ranks::Ranks;
+use crate::words::size_in_words;
 use crate::{Problem, Recipe};
 
 /// What a device may have whose memory is not known: 1 TiB, more than any has today.
@@ -40,7 +41,8 @@ fn check_within<T: Task>(
     let mut smaller = smaller::<T>((limit, world), recipe, corpus, device);
     smaller.truncate(NAMED);
     let each = if sharing == 1 { String::new() } else { format!(" for each of {sharing} ranks on this machine") };
-    let too_much = format!("would take about {} of memory, and there is {}{each}", in_words(bytes), in_words(limit));
+    let too_much =
+        format!("would take about {} of memory, and there is {}{each}", size_in_words(bytes), size_in_words(limit));
     let fitting = smaller.iter().map(|(key, _, fits)| format!("{key} = {fits}")).collect::<Vec<_>>().join(" or ");
     Some(match smaller.first() {
         Some((key, value, _)) => {
@@ -123,13 +125,6 @@ fn fits<T: Task>(
     changed.ok().and_then(fits).unwrap_or(false)
 }
 
-fn in_words(bytes: usize) -> String {
-    match bytes >> 30 {
-        0 => format!("{} MiB", bytes.div_ceil(1 << 20)),
-        _ => format!("{:.1} GiB", bytes as f64 / (1_u64 << 30) as f64),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::toy_task::{Toy, request};
@@ -170,11 +165,6 @@ mod tests {
     }
 
     #[test]
-    fn bytes_in_words_are_never_nothing() {
-        assert_eq!([1, 5 << 20, 3 << 29].map(in_words), ["1 MiB", "5 MiB", "1.5 GiB"]);
-    }
-
-    #[test]
     fn a_training_above_the_memory_names_the_key_and_a_value_that_fits() {
         // Two parameters with gradients and moments, and two floats for each point.
         let recipe = read_recipe::<Toy>(None, &[("training.batch_size".into(), "1000".into())]).unwrap();
@@ -182,10 +172,15 @@ mod tests {
         let check = |limit| check_within((limit, 1), 1, &plan, &Device::flex());
         let bytes = |points: usize| 4 * 2 * 4 + 4 * 2 * points;
         assert_eq!(check(bytes(1000)), None);
-        for (limit, fits) in [(bytes(1000) - 1, 500), (bytes(500) - 1, 250), (bytes(125), 125), (bytes(1), 1)] {
+        for (limit, there_is, fits) in [
+            (bytes(1000) - 1, "7.8 KiB", 500),
+            (bytes(500) - 1, "3.9 KiB", 250),
+            (bytes(125), "1.0 KiB", 125),
+            (bytes(1), "40 B", 1),
+        ] {
             let found = check(limit).unwrap();
             let expected = format!(
-                "training.batch_size = 1000: the training would take about 1 MiB of memory, and there is 1 MiB; \
+                "training.batch_size = 1000: the training would take about 7.8 KiB of memory, and there is {there_is}; \
                  training.batch_size = {fits} would fit"
             );
             assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));
@@ -195,7 +190,7 @@ mod tests {
         assert_eq!(shared(3 * bytes(1000)), None);
         let told = shared(3 * bytes(1000) - 1).unwrap().text;
         assert!(
-            told.contains("there is 1 MiB for each of 3 ranks on this machine; training.batch_size = 500"),
+            told.contains("there is 7.8 KiB for each of 3 ranks on this machine; training.batch_size = 500"),
             "{told}"
         );
     }

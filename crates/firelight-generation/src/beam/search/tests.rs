@@ -1,4 +1,5 @@
 use super::*;
+use crate::processors::tests::Admits;
 
 /// Logits of one row for each beam.
 fn logs<const V: usize>(probabilities: &[[f32; V]]) -> Vec<f32> {
@@ -93,4 +94,15 @@ fn a_group_avoids_what_those_before_it_have_chosen() {
     // The penalty is part of the score, as in transformers.
     let expected = [0.25f64.ln(), 0.21f64.ln() - 1.0];
     assert!(found.iter().zip(expected).all(|(found, expected)| (found.1 - expected).abs() < 1e-6), "{found:?}");
+}
+
+#[test]
+fn a_beam_to_which_every_token_is_refused_goes_on_with_the_fallback_soon() {
+    let nothing = Admits::new(&[], true);
+    let options = BeamOptions::new(3).with_beams(1).with_processor(nothing.clone());
+    let mut search = Search::new(&options, Vec::new());
+    let logits: Vec<f32> = (0..1000).map(|id| id as f32 / 100.0).collect();
+    search.advance(&logits, 1, &[]).unwrap();
+    assert_eq!(open(&search), [(vec![1], 0)]);
+    assert!((256..300).contains(&nothing.asked()), "{} of 1000", nothing.asked());
 }

@@ -1,6 +1,7 @@
 use firelight_generation::Processing;
 
 use super::*;
+use crate::text_generator::ContextOverflow;
 use crate::text_generator::tests::generator;
 
 #[test]
@@ -16,6 +17,24 @@ fn prompts_are_continued_together_as_they_are_alone() {
         }
     }
     assert!(generator().generate_each(&["a"; 0], &options).is_empty());
+}
+
+/// The context holds 12 tokens: with a forced one, the longer prompt has room for 7 of 8 new tokens.
+#[test]
+fn a_forced_first_token_takes_a_place_in_company_too() {
+    let options = GenerationOptions::new(8).greedy();
+    for overflow in [ContextOverflow::Stop, ContextOverflow::SlideText] {
+        let defaults = serde_json::from_str(r#"{"forced_bos_token_id": 3}"#).unwrap();
+        let generator = generator().with_defaults(defaults).with_context_overflow(overflow);
+        let prompts = ["abc", "abcd"];
+        let together = generator.generate_each(&prompts, &options);
+        let together: Vec<GeneratedText> = together.into_iter().map(Result::unwrap).collect();
+        let alone: Vec<GeneratedText> =
+            prompts.iter().map(|prompt| generator.generate(prompt, &options).unwrap()).collect();
+        assert_eq!(together, alone, "{overflow:?}");
+        let full = overflow == ContextOverflow::Stop;
+        assert_eq!(alone[1].ids.len(), if full { 7 } else { 8 });
+    }
 }
 
 #[test]

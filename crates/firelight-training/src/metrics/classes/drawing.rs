@@ -4,7 +4,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::ground::{INK, PAPER, styled};
+use crate::theme::{INK, PAPER, styled};
 
 /// Room for the squares together in pixels, if there are enough of them.
 const ROOM: usize = 480;

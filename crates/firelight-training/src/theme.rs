@@ -1,14 +1,14 @@
-//! Background and text of charts: the colours of light paper in their attributes, and a style that changes them on a dark screen. The colours of
-//! lines can be told apart on both.
+//! The light and the dark theme of charts, their background and text: the colours of light paper in their attributes, and a style that changes
+//! them on a dark screen. The colours of lines can be told apart on both.
 
-use firelight_storage::palette::{Colour, Ground, hex, on_dark_screen};
+use firelight_storage::palette::{Colour, Theme, hex, on_dark_screen};
 use plotters::style::RGBColor;
 
 /// What a chart stands on, its words, its axes and its grid, on light paper.
-pub(crate) const PAPER: RGBColor = of(Ground::Light.palette().paper);
-pub(crate) const INK: RGBColor = of(Ground::Light.palette().ink);
-pub(crate) const SOFT: RGBColor = of(Ground::Light.palette().soft);
-pub(crate) const LINE: RGBColor = of(Ground::Light.palette().line);
+pub(crate) const PAPER: RGBColor = of(Theme::Light.palette().paper);
+pub(crate) const INK: RGBColor = of(Theme::Light.palette().ink);
+pub(crate) const SOFT: RGBColor = of(Theme::Light.palette().soft);
+pub(crate) const LINE: RGBColor = of(Theme::Light.palette().line);
 
 const fn of([red, green, blue]: Colour) -> RGBColor {
     RGBColor(red, green, blue)
@@ -21,7 +21,7 @@ pub(crate) fn written(RGBColor(red, green, blue): RGBColor) -> String {
 
 /// The rules that colour charts on a dark screen: what has a colour of light paper gets that of the dark one. White numbers on a field stay.
 pub(crate) fn dark_style() -> String {
-    let dark = Ground::Dark.palette();
+    let dark = Theme::Dark.palette();
     let rule = |element: &str, kind: &str, from: RGBColor, to: Colour| {
         format!("  {element}[{kind}=\"{}\"] {{ {kind}: {}; }}\n", written(from), hex(to))
     };
