@@ -8,7 +8,9 @@ use firelight_core::WeightEntry;
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
 use firelight_generation::GenerationDefaults;
 use firelight_language::write_formats;
-use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, listed, shortened, write_atomic, write_json};
+use firelight_storage::{
+    Checkpoint, InputError, ModelFolder, StorageError, TaskError, listed, shortened, write_atomic, write_json,
+};
 
 use crate::export::{Export, MARIAN};
 use crate::family::{Description, describe};
