@@ -96,7 +96,7 @@ fn refused(folder: &HubFolder, name: &str) -> InputError {
         return InputError::in_file(&folder.config_path(), problem);
     }
     let problem = format!("has the unknown model_type \"{name}\"");
-    InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(&family_names())))
+    InputError::in_file(&folder.config_path(), problem).advise(format!("known are {}", listed(family_names())))
 }
 
 /// Refuses a model whose class has another head than the one that writes text: its weights would be missing, or left out silently. A class
