@@ -63,7 +63,9 @@ fn a_tokenizer_that_transformers_reads_in_another_way_is_told() {
 fn the_two_tokenizers_of_marian_are_published_as_they_came() {
     let home = copy("marian-plain");
     let pieces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sentence_piece/marian");
-    ["source.spm", "target.spm"].map(|name| fs::copy(pieces.join(name), home.path().join(name)).unwrap());
+    for name in ["source.spm", "target.spm"] {
+        fs::copy(pieces.join(name), home.path().join(name)).unwrap();
+    }
     // As many tokens as the model has vectors.
     let ids: serde_json::Map<String, Value> =
         serde_json::from_str(&fs::read_to_string(pieces.join("vocab.json")).unwrap()).unwrap();
