@@ -76,16 +76,11 @@ impl Reader {
 
     /// The share of the difference of two answers that comes back when one token behind one layer is carried from the first text into the
     /// second one.
-    fn patched(&self, texts: [&str; 2], words: [&str; 2]) -> Result<Grid> {
+    fn patched(&self, texts: [&'static str; 2], words: [&str; 2]) -> Result<Grid> {
         let ids = words.map(|word| self.tokenizer.encode(word)).into_iter().collect::<Result<Vec<_>, _>>()?.concat();
         let (words, [clean, corrupted]) = ([ids[0] as usize, ids[1] as usize], texts);
-        let run = |text: &str, pass: &mut Pass| self.difference(text, words, pass);
-        Ok(patching_effects(
-            "blocks.*.output",
-            Columns::Positions,
-            |pass| run(clean, pass),
-            |pass| run(corrupted, pass),
-        )?)
+        let run = |text: &'static str| move |pass: &mut Pass| self.difference(text, words, pass);
+        Ok(patching_effects("blocks.*.output", Columns::Positions, run(clean), run(corrupted))?)
     }
 }
 

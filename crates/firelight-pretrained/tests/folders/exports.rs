@@ -38,7 +38,8 @@ fn a_tokenizer_gives_what_its_model_reads() {
     for (name, inputs, longest) in
         [("bert-texts", &segments, 20), ("roberta-texts", &both, 18), ("llama-plain", &both, 64)]
     {
-        let (out, notes) = written_back(&with_characters(name, "abc"));
+        let home = with_characters(name, "abc");
+        let (out, notes) = written_back(&home);
         let settings = settings(&out);
         assert_eq!(
             (&settings["model_input_names"], &settings["model_max_length"]),
