@@ -31,6 +31,7 @@ impl Export<'_> {
         }
         let Published { mut config, description } = Published::of(&structure, &shapes(&parameters, is_own), self.run)?;
         let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
+        let tokenizer = tokenizer.map(|tokenizer| with_end(tokenizer, &structure)).transpose()?;
         let chat = ChatTemplate::of_folder(self.run.path())?;
         config.insert("dtype".into(), json!("float32"));
         config.insert("torch_dtype".into(), json!("float32"));
@@ -197,6 +198,15 @@ impl safetensors::View for Filled<'_> {
     fn data_len(&self) -> usize {
         4 * self.tensor.shape.iter().product::<usize>()
     }
+}
+
+/// Every source ends in the end token. Published tokenizers put it there; of those that were trained here the translator does.
+fn with_end(tokenizer: Tokenizer, structure: &Structure) -> Result<Tokenizer, TaskError> {
+    let is_bare = matches!(structure, Structure::Seq2Seq(_)) && tokenizer.frame().is_none();
+    Ok(match tokenizer.role(SpecialRole::End).filter(|_| is_bare) {
+        Some(end) => tokenizer.with_end(end)?,
+        None => tokenizer,
+    })
 }
 
 /// The ids of special tokens, where the family does not say them itself; none outside of the embedding.

@@ -26,8 +26,12 @@ fn with_characters(name: &str, characters: &str) -> TempDir {
     home
 }
 
+fn json_of(out: &Path, name: &str) -> Value {
+    serde_json::from_str(&fs::read_to_string(out.join(name)).unwrap()).unwrap()
+}
+
 fn settings(out: &Path) -> Value {
-    serde_json::from_str(&fs::read_to_string(out.join("tokenizer_config.json")).unwrap()).unwrap()
+    json_of(out, "tokenizer_config.json")
 }
 
 /// Versions of `transformers` differ in what a tokenizer gives a model that does not say it.
@@ -47,6 +51,16 @@ fn a_tokenizer_gives_what_its_model_reads() {
         );
         assert!(notes.is_empty(), "{notes:?}");
     }
+}
+
+/// The translator puts the end behind a source; a reader of the folder knows of it by the tokenizer alone.
+#[test]
+fn a_translators_tokenizer_puts_the_end_behind_a_source() {
+    let (out, notes) = written_back(&with_characters("bart-plain", "abc"));
+    assert!(notes.is_empty(), "{notes:?}");
+    let end = json_of(&out, "config.json")["eos_token_id"].as_u64();
+    let frame = Tokenizer::load(out.join("tokenizer.json")).unwrap().frame().expect("an end");
+    assert_eq!((frame.size(false), frame.end().map(u64::from)), (1, end));
 }
 
 /// Writes a tokenizer of Qwen's way, in the files that it is published in.
