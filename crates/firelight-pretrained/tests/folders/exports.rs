@@ -53,6 +53,22 @@ fn a_tokenizer_gives_what_its_model_reads() {
     }
 }
 
+/// A run folder whose tokenizer was exchanged for a larger one: `transformers` would look up a vector that is not there.
+#[test]
+fn no_id_outside_of_the_vocabulary_is_written() {
+    let home = with_characters("llama-plain", "abc");
+    let (out, _) = written_back(&home);
+    let size = json_of(&out, "config.json")["vocab_size"].as_u64().unwrap();
+    let characters: String = ('\u{100}'..'\u{180}').collect();
+    let larger =
+        Tokenizer::train(&TokenizerConfig::Char, &characters).unwrap().with_special_tokens(&["<pad>"]).unwrap();
+    assert!(u64::from(larger.special("<pad>").unwrap()) >= size);
+    larger.save(home.path().join("run/tokenizer.json")).unwrap();
+    let again = home.path().join("again");
+    export(home.path().join("run"), &Checkpoint::Last, &again).unwrap();
+    assert_eq!(json_of(&again, "config.json")["pad_token_id"], Value::Null);
+}
+
 /// The translator puts the end behind a source; a reader of the folder knows of it by the tokenizer alone.
 #[test]
 fn a_translators_tokenizer_puts_the_end_behind_a_source() {
