@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokenizers::{Encoding, PostProcessor, PostProcessorWrapper, Token};
 
 use super::{Tokenizer, failure, guarded};
@@ -86,15 +86,45 @@ impl Tokenizer {
     /// # Errors
     /// Fails if there are no such tokens.
     pub fn with_frame(self, class: u32, separator: u32) -> Result<(Self, Frame), DataError> {
-        let name = |id| self.token(id).ok_or(DataError::Tokenizer { reason: format!("it has no token {id}") });
-        let (front, behind) = (name(class)?, name(separator)?);
-        let special = |name: &str, type_id: u32| json!({"SpecialToken": {"id": name, "type_id": type_id}});
-        let text = |name: &str, type_id: u32| json!({"Sequence": {"id": name, "type_id": type_id}});
+        let [front, behind] = [self.name_of(class)?, self.name_of(separator)?];
         let single = [special(&front, 0), text("A", 0), special(&behind, 0)];
         let pair = [&single[..], &[text("B", 1), special(&behind, 1)]].concat();
-        let tokens = [(&front, class), (&behind, separator)];
-        let tokens = tokens.map(|(name, id)| (name, json!({"id": name, "ids": [id], "tokens": [name]})));
-        let tokens: HashMap<_, _> = tokens.into();
+        let around = Frame {
+            single: [vec![class], vec![separator]],
+            pair: [vec![class], vec![separator], vec![separator]],
+            second_from: Some(1),
+        };
+        Ok((self.with_template(&single, &pair, &[(front, class), (behind, separator)])?, around))
+    }
+
+    /// Puts T5's frame around texts, `A end` and `A end B end`, of one segment. It stands in the file, so that other readers do the same,
+    /// and in the place of one that is there.
+    ///
+    /// ```
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    ///
+    /// let bytes = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().with_special_tokens(&["</s>"]).unwrap();
+    /// let frame = bytes.with_end(256).unwrap().frame().unwrap();
+    /// assert_eq!(frame.put(&[97, 98], None), (vec![97, 98, 256], 3));
+    /// ```
+    ///
+    /// # Errors
+    /// Fails if there is no such token.
+    pub fn with_end(self, end: u32) -> Result<Self, DataError> {
+        let behind = self.name_of(end)?;
+        let single = [text("A", 0), special(&behind, 0)];
+        let pair = [&single[..], &[text("B", 0), special(&behind, 0)]].concat();
+        self.with_template(&single, &pair, &[(behind, end)])
+    }
+
+    fn name_of(&self, id: u32) -> Result<String, DataError> {
+        self.token(id).ok_or(DataError::Tokenizer { reason: format!("it has no token {id}") })
+    }
+
+    /// Puts what these templates say around a text and around a pair.
+    fn with_template(self, single: &[Value], pair: &[Value], tokens: &[(String, u32)]) -> Result<Self, DataError> {
+        let tokens = tokens.iter().map(|(name, id)| (name, json!({"id": name, "ids": [id], "tokens": [name]})));
+        let tokens: HashMap<_, _> = tokens.collect();
         let template = json!({"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": tokens});
         let frame = match &self.processor {
             // One that puts nothing around a text trims the places of tokens.
@@ -102,16 +132,20 @@ impl Tokenizer {
             _ => template,
         };
         let frame: PostProcessorWrapper = serde_json::from_value(frame).map_err(|error| failure(error.into()))?;
-        let around = Frame {
-            single: [vec![class], vec![separator]],
-            pair: [vec![class], vec![separator], vec![separator]],
-            second_from: Some(1),
-        };
-        let tokenizer = self.changed(|inner| {
+        self.changed(|inner| {
             inner.with_post_processor(Some(frame));
-        })?;
-        Ok((tokenizer, around))
+        })
     }
+}
+
+/// A special token of a template, in a segment.
+fn special(name: &str, segment: u32) -> Value {
+    json!({"SpecialToken": {"id": name, "type_id": segment}})
+}
+
+/// A text of a template, in a segment.
+fn text(name: &str, segment: u32) -> Value {
+    json!({"Sequence": {"id": name, "type_id": segment}})
 }
 
 #[cfg(test)]
@@ -135,6 +169,23 @@ mod tests {
         assert_eq!(Tokenizer::load(&path).unwrap().frame(), Some(frame));
         let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
         assert_eq!(theirs.encode(("a", "b"), true).unwrap().get_ids(), [256, 97, 257, 98, 257]);
+    }
+
+    #[test]
+    fn a_frame_of_t5s_kind_stands_in_the_file() {
+        let tokenizer = Tokenizer::train(&TokenizerConfig::Byte, "").unwrap().with_special_tokens(&["</s>"]).unwrap();
+        assert!(tokenizer.clone().with_end(300).is_err());
+        let tokenizer = tokenizer.with_end(256).unwrap();
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        tokenizer.save(&path).unwrap();
+        let frame = Tokenizer::load(&path).unwrap().frame().unwrap();
+        assert_eq!((frame.begin(), frame.end(), frame.size(true)), (0, Some(256), 2));
+        assert_eq!(frame.put(&[1], Some(&[2])), (vec![1, 256, 2, 256], 4));
+        let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
+        assert_eq!(theirs.encode("a", true).unwrap().get_ids(), [97, 256]);
+        let pair = theirs.encode(("a", "b"), true).unwrap();
+        assert_eq!((pair.get_ids().to_vec(), pair.get_type_ids().to_vec()), (vec![97, 256, 98, 256], vec![0; 4]));
     }
 
     #[test]

@@ -137,6 +137,22 @@ mod tests {
             }
         }
     }
+
+    /// What was trained here has heads of the usual width without saying so.
+    #[test]
+    fn t5_is_written_with_heads_of_the_usual_width() {
+        let family = FAMILIES.iter().find(|family| family.name == "t5").unwrap();
+        for folder in folders_of(family) {
+            let mut structure = describe(&folder).unwrap().structure;
+            for stack in structure.stacks_mut() {
+                *stack = stack.clone().each_layer(|layer| layer.block.attention.d_head = None);
+            }
+            let config = config(family, &structure).unwrap();
+            assert_eq!(config["d_kv"].as_u64(), Some(16 / config["num_heads"].as_u64().unwrap()));
+            assert_eq!(plain(&read_back(&config).unwrap().structure), plain(&structure));
+        }
+    }
+
     #[test]
     fn modernbert_is_written_with_every_gate() {
         let family = FAMILIES.iter().find(|family| family.name == "modernbert").unwrap();

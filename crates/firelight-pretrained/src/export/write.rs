@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 use super::sentence::is_behind;
 use super::{Export, Published, image};
 use crate::Structure;
+use crate::gguf::pre_tokenizer_name;
 use crate::plan::{Part, Table, Written};
 
 impl Export<'_> {
@@ -30,6 +31,7 @@ impl Export<'_> {
         }
         let Published { mut config, description } = Published::of(&structure, &shapes(&parameters, is_own), self.run)?;
         let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
+        let tokenizer = tokenizer.map(|tokenizer| with_end(tokenizer, &structure)).transpose()?;
         let chat = ChatTemplate::of_folder(self.run.path())?;
         config.insert("dtype".into(), json!("float32"));
         config.insert("torch_dtype".into(), json!("float32"));
@@ -75,7 +77,7 @@ impl Export<'_> {
         }
         self.json("tokenizer_config.json", &settings)?;
         let source = Some(self.run.source_tokenizer()).filter(|path| path.is_file() && !is_pair);
-        let mut notes: Vec<String> = beside(tokenizer, model_type).into_iter().collect();
+        let mut notes: Vec<String> = beside(tokenizer, model_type)?.into_iter().collect();
         if let Some(source) = source {
             Tokenizer::load(source)?.save(self.to.join("source_tokenizer.json"))?;
             let note =
@@ -128,15 +130,19 @@ impl Export<'_> {
 /// The files of Marian's two tokenizers.
 pub(crate) const MARIAN: [&str; 3] = ["source.spm", "target.spm", "vocab.json"];
 
-/// Qwen 2 has one class of tokenizers in `transformers`, whatever `tokenizer_config.json` names: it composes characters.
-fn beside(tokenizer: &Tokenizer, model_type: &Value) -> Option<String> {
-    let composes = || {
-        let [apart, composed] = ["e\u{301}", "\u{e9}"].map(|text| tokenizer.encode(text).ok());
-        apart == composed
-    };
-    let note = "`transformers` reads the tokenizer of a qwen2 as Qwen's, which composes characters first; give its own class to read this one: \
+/// What `transformers` reads in another way than `tokenizer.json` says. From its version 5 on, the tokenizer of a `qwen2` is built from
+/// vocabulary and merges alone, whatever class `tokenizer_config.json` names: Qwen's normalizer and pre-tokenizer replace the file's
+/// (`tokenization_qwen2.py`).
+fn beside(tokenizer: &Tokenizer, model_type: &Value) -> Result<Option<String>, TaskError> {
+    if model_type != "qwen2" {
+        return Ok(None);
+    }
+    let file = tokenizer.to_json()?;
+    let composes = file["normalizer"] == json!({"type": "NFC"});
+    let is_qwens = composes && file["model"]["type"] == "BPE" && pre_tokenizer_name(&file) == Some("qwen2");
+    let note = "`transformers` 5 gives every qwen2 Qwen's own tokenizer, and this one differs: AutoTokenizer returns other ids; load it by \
                 PreTrainedTokenizerFast.from_pretrained(..)";
-    (model_type == "qwen2" && !composes()).then(|| note.into())
+    Ok((!is_qwens).then(|| note.into()))
 }
 
 /// Whether a parameter lies in the model's own file.
@@ -192,6 +198,15 @@ impl safetensors::View for Filled<'_> {
     fn data_len(&self) -> usize {
         4 * self.tensor.shape.iter().product::<usize>()
     }
+}
+
+/// Every source ends in the end token. Published tokenizers put it there; of those that were trained here the translator does.
+fn with_end(tokenizer: Tokenizer, structure: &Structure) -> Result<Tokenizer, TaskError> {
+    let is_bare = matches!(structure, Structure::Seq2Seq(_)) && tokenizer.frame().is_none();
+    Ok(match tokenizer.role(SpecialRole::End).filter(|_| is_bare) {
+        Some(end) => tokenizer.with_end(end)?,
+        None => tokenizer,
+    })
 }
 
 /// The ids of special tokens, where the family does not say them itself; none outside of the embedding.

@@ -69,7 +69,7 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
         _ => "gated-silu",
     };
     let own = json!({
-        "d_kv": block.attention.d_head,
+        "d_kv": block.attention.d_head.unwrap_or(stack.d_model / block.attention.n_heads.max(1)),
         "d_ff": names::d_ff(stack.first()),
         "num_heads": block.attention.n_heads,
         "num_layers": stack.n_layers,

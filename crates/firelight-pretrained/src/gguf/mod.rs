@@ -30,7 +30,7 @@ pub(crate) use keys::{metadata_of, read_back};
 pub(crate) use metadata::{Metadata, Value, shortest};
 pub(crate) use tensors::{Entry, Format};
 pub(crate) use tokenizer::chat_template_of;
-pub(crate) use vocabulary::{add_chat, add_tokenizer};
+pub(crate) use vocabulary::{add_chat, add_tokenizer, pre_tokenizer_name};
 pub(crate) use write::{Planned, write_file};
 
 use crate::folder::map_file;

@@ -59,7 +59,7 @@ fn add_roles(tokenizer: &Tokenizer, metadata: &mut Metadata) {
 
 fn add_lists(tokenizer: &Tokenizer, file: &Json, size: usize, metadata: &mut Metadata) -> bool {
     let model = &file["model"];
-    let pre = pre(file);
+    let pre = pre_tokenizer_name(file);
     let space_in_front = space_in_front(file).filter(|_| pre.is_none());
     if model["type"] != "BPE" || (pre.is_none() && space_in_front.is_none()) {
         metadata.insert(MODEL, Value::Text("none".into()));
@@ -82,7 +82,7 @@ fn add_lists(tokenizer: &Tokenizer, file: &Json, size: usize, metadata: &mut Met
 }
 
 /// The name of the way in which a byte-level BPE cuts texts; none where it cuts otherwise, or changes texts before.
-fn pre(file: &Json) -> Option<&'static str> {
+pub(crate) fn pre_tokenizer_name(file: &Json) -> Option<&'static str> {
     let found = without_offsets(&file["pre_tokenizer"]);
     let (cut, names) = CUTS.iter().find(|(cut, _)| without_offsets(&cut.file()) == found)?;
     let normalizer = &file["normalizer"];
