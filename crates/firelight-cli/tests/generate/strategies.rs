@@ -71,7 +71,7 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
     refused(&["--contrastive", "1.5"], &["penalty_alpha is 1.5, expected a number from 0 to 1"]);
     refused(&["--contrastive", "0.6", "--top-k", "0"], &["top_k is 0, expected 1 or more"]);
     let draft = text(&model().dir);
-    let others: [&[&str]; 9] = [
+    let others: [&[&str]; 10] = [
         &["--beams", "3"],
         &["--best-of", "2"],
         &["--num-samples", "2"],
@@ -81,6 +81,7 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
         &["--temperature", "2"],
         &["--stop", "."],
         &["--no-cache"],
+        &["--keep", "2"],
     ];
     for more in others {
         refused(&[&["--contrastive", "0.6"], more].concat(), &["'--contrastive <ALPHA>'", more[0]]);

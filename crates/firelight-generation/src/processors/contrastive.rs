@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn an_amateur_that_fails_ends_every_way_of_decoding_also_beside_a_rule_that_binds() {
+    fn an_amateur_that_fails_ends_every_way_of_decoding_also_beside_a_rule_with_precedence() {
         let (model, prompt) = (Successor::new(3), || vec![vec![0]]);
         let failed = |error: GenerationError| assert!(matches!(error, GenerationError::Amateur { .. }), "{error}");
         let amateurs = Processing::default().with_processor(ContrastiveDecoding::new(amateur()));

@@ -13,7 +13,7 @@ pub(crate) struct Left<R> {
     row: R,
     is_list: bool,
     list: List,
-    /// The row before the first processor, where one that binds may ask for it.
+    /// The row before the first processor, where one that takes precedence may ask for it.
     given: Vec<f64>,
 }
 

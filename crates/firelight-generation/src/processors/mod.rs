@@ -130,8 +130,8 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         false
     }
 
-    /// The token to write where no token is left, not even by the processors that [bind](Self::takes_precedence) alone, or where none of those left is
-    /// [admitted](Self::admits). If the text ends here instead, this is none and [`is_complete`](Self::is_complete) is true from then on.
+    /// The token to write where no token is left, not even by the processors that [take precedence](Self::takes_precedence) alone, or where none
+    /// of those left is [admitted](Self::admits). If the text ends here instead, this is none and [`is_complete`](Self::is_complete) is true from then on.
     /// Default: none, and decoding ends with an error.
     fn fallback_token(&mut self) -> Option<u32> {
         None
