@@ -73,7 +73,8 @@ fn no_id_outside_of_the_vocabulary_is_written() {
 /// The translator puts the end behind a source; a reader of the folder knows of it by the tokenizer alone.
 #[test]
 fn a_translators_tokenizer_puts_the_end_behind_a_source() {
-    let (out, notes) = written_back(&with_characters("bart-plain", "abc"));
+    let home = with_characters("bart-plain", "abc");
+    let (out, notes) = written_back(&home);
     assert!(notes.is_empty(), "{notes:?}");
     let end = json_of(&out, "config.json")["eos_token_id"].as_u64();
     let frame = Tokenizer::load(out.join("tokenizer.json")).unwrap().frame().expect("an end");
