@@ -68,14 +68,13 @@ fn attention_of_ones_own_has_the_properties_of_ours_and_learns() {
 fn a_trace_and_hooks_see_its_weights_and_its_output() {
     let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
     let hooks = Hooks::new().record("blocks.*.attention.weights").record("blocks.*.output");
-    let (mut hooks, mut trace) =
-        (hooks.ablate("blocks.1.*.output", Ablation::Zero, ActivationSlice::all()), Trace::default());
+    let mut hooks = hooks.ablate("blocks.1.*.output", Ablation::Zero, ActivationSlice::all());
+    let mut trace = Trace::default();
     let mut pass = Pass::default().with_trace(&mut trace).with_hooks(&mut hooks);
     own_stack(WINDOW).forward(x, &SequenceInput::default(), &mut pass);
     let found = hooks.finish().expect("paths of this stack");
     let stream = |layer: usize| found.get::<3>(&format!("blocks.{layer}.output")).expect("recorded").into_data();
     assert_eq!(stream(0), stream(1));
     assert_eq!(found.shape("blocks.0.attention.weights"), Some(&[1, 4, 5, 5][..]));
-    let weights = trace.layers[1].attention.clone().expect("the weights of a layer");
-    rows_sum_to_one(weights, 1e-5).expect("weights of each query");
+    rows_sum_to_one(trace.layers[1].attention.clone().expect("weights"), 1e-5).expect("weights of each query");
 }
