@@ -3,15 +3,15 @@
 
 use burn::data::dataloader::batcher::Batcher;
 use burn::tensor::{Bool, Device, Int, Tensor};
-use firelight_data::EncodedPair;
 pub(crate) use firelight_data::right_padded;
+use firelight_data::{EncodedPair, Frame};
 
-use crate::vocabulary::Ends;
+use crate::vocabulary::{Ends, Vocabulary};
 
 /// What one step of a model reads.
 #[derive(Debug, Clone)]
 pub struct PairBatch {
-    /// `[B, S]`, each source with the end token behind it.
+    /// `[B, S]`, each source with the tokens that stand around it: an end token behind it, and what its tokenizer puts there.
     pub source: Tensor<2, Int>,
     /// `[B, S]`, true where a source has ended; none while all are equally long.
     pub source_padding: Option<Tensor<2, Bool>>,
@@ -25,7 +25,7 @@ pub struct PairBatch {
 }
 
 /// Stacks pairs, the shorter ones padded on the right.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct PairBatcher {
     ends: Ends,
 }
@@ -33,16 +33,33 @@ pub struct PairBatcher {
 impl PairBatcher {
     /// A batcher that puts these tokens around the sequences: `start` in front of targets, the others behind.
     pub fn new(start: u32, source_end: u32, target_end: u32) -> Self {
-        Self { ends: Ends { start, source: source_end, target: target_end } }
+        Self { ends: Ends { start, source: Frame::behind(source_end), target: target_end } }
+    }
+
+    /// A batcher that puts around sequences what the tokenizers of a run put there.
+    ///
+    /// ```
+    /// use burn::data::dataloader::batcher::Batcher;
+    /// use firelight_data::{Pair, Tokenizer, TokenizerConfig};
+    /// use firelight_seq2seq::{PairBatcher, Vocabulary};
+    ///
+    /// let vocabulary = Vocabulary::new(None, Tokenizer::train(&TokenizerConfig::Char, "abc")?)?;
+    /// let pair = vocabulary.encode(&Pair::new("ab", "c"))?;
+    /// let batch = PairBatcher::of(&vocabulary).batch(vec![pair], &Default::default());
+    /// assert_eq!(batch.source.dims(), [1, 3]); // the end token is behind the text
+    /// # Ok::<(), firelight_data::DataError>(())
+    /// ```
+    pub fn of(vocabulary: &Vocabulary) -> Self {
+        Self { ends: vocabulary.ends().clone() }
     }
 }
 
 impl Batcher<EncodedPair, PairBatch> for PairBatcher {
     fn batch(&self, pairs: Vec<EncodedPair>, device: &Device) -> PairBatch {
-        let Ends { start, source, target } = self.ends;
-        let sources: Vec<Vec<u32>> = pairs.iter().map(|pair| [&pair.source[..], &[source]].concat()).collect();
+        let Ends { start, source, target } = &self.ends;
+        let sources: Vec<Vec<u32>> = pairs.iter().map(|pair| source.put(&pair.source, None).0).collect();
         let (source, source_padding) = right_padded(&sources, device);
-        let [inputs, targets] = shifted(pairs.iter().map(|pair| &pair.target[..]), [start, target]);
+        let [inputs, targets] = shifted(pairs.iter().map(|pair| &pair.target[..]), [*start, *target]);
         let (inputs, padding) = right_padded(&inputs, device);
         let (targets, _) = right_padded(&targets, device);
         PairBatch { source, source_padding, inputs, targets, padding }

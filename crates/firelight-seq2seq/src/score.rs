@@ -35,14 +35,14 @@ impl Translator {
         Ok(TextScore::new(target, &own, scores, vocabulary.target().stream()))
     }
 
-    /// The ids of a source, with the end token.
+    /// The ids of a source, with the tokens around it.
     fn source_to_score(&self, source: &str) -> Result<Vec<u32>, TaskError> {
-        let mut ids = self.vocabulary().encode_source(source)?;
+        let ids = self.vocabulary().encode_source(source)?;
         if ids.is_empty() {
             let empty = InputError::new("the source is empty: expected the text that the target is a translation of");
             return Err(empty.advise("give a source of one character or more").into());
         }
-        ids.push(self.vocabulary().ends().source);
+        let ids = self.vocabulary().ends().source.put(&ids, None).0;
         check_length(("source", "end"), ids.len(), self.model().max_source_len())?;
         Ok(ids)
     }
@@ -68,6 +68,7 @@ mod tests {
     use crate::data::{PairBatch, PairBatcher};
     use crate::model::Seq2SeqConfig;
     use crate::vocabulary::Vocabulary;
+    use crate::vocabulary::tests::framed;
     use burn::data::dataloader::batcher::Batcher;
     use burn::tensor::Device;
     use burn::tensor::activation::log_softmax;
@@ -92,12 +93,10 @@ mod tests {
     #[test]
     fn a_target_has_the_loss_of_a_training() {
         let translator = translator();
-        let ends = translator.vocabulary().ends();
         for (source, target) in [("abc", "hgfedcba"), ("h", "a"), ("a b", "")] {
             let pair = Pair { source: source.into(), target: target.into() };
             let pair: EncodedPair = translator.vocabulary().encode(&pair).unwrap();
-            let batcher = PairBatcher::new(ends.start, ends.source, ends.target);
-            let batch: PairBatch = batcher.batch(vec![pair], &Device::default());
+            let batch: PairBatch = PairBatcher::of(translator.vocabulary()).batch(vec![pair], &Device::default());
             let logits = translator.model().forward(batch.source, None, batch.inputs);
             let total = LossConfig::default().init().forward(logits, batch.targets, None).total.into_scalar::<f64>();
             for top in [0, 2] {
@@ -121,7 +120,7 @@ mod tests {
     fn a_first_token_that_is_forced_is_read_and_not_scored() {
         let (plain, forced) = (translator(), r#"{"forced_bos_token_id": 3}"#);
         let ends = plain.vocabulary().ends();
-        let source = [&plain.vocabulary().source().encode("abc").unwrap()[..], &[ends.source]].concat();
+        let source = ends.source.put(&plain.vocabulary().source().encode("abc").unwrap(), None).0;
         let own = [&plain.vocabulary().target().encode("hb").unwrap()[..], &[ends.target]].concat();
         let inputs = [&[ends.start, 3], &own[..2]].concat();
         let [source, inputs] = [source, inputs].map(|ids| right_padded(&[ids], &Device::default()).0);
@@ -132,6 +131,21 @@ mod tests {
             (1..).zip(&own).map(|(row, &id)| f64::from(logits[row * size + id as usize])).collect();
         let found = plain.with_defaults(serde_json::from_str(forced).unwrap()).score("abc", "hb", 0).unwrap();
         assert_close(&log_probabilities(&found), &expected, 1e-5);
+    }
+
+    #[test]
+    fn a_source_is_read_with_its_frame() {
+        let vocabulary = Vocabulary::new(None, framed(&["<s>"], &["</s>"])).unwrap();
+        let config = Seq2SeqConfig { start_token: 2, ..Seq2SeqConfig::new(5, 16, 2, 1) }.with_max_seq_len(9);
+        let translator = Translator::new(config.init_with(&ParamBuilder::new(&Device::default(), 0)), vocabulary);
+        let inputs = [&[2_u32, 0, 1, 3][..], &[2, 1]].map(|ids| right_padded(&[ids], &Device::default()).0);
+        let [source, inputs] = inputs; // of `ab` and of `b`
+        let logits: Vec<f32> =
+            log_softmax(translator.model().forward(source, None, inputs), 2).try_into_vec_as().unwrap();
+        let expected = [logits[1], logits[translator.model().vocab_size() + 3]].map(f64::from);
+        assert_close(&log_probabilities(&translator.score("ab", "b", 0).unwrap()), &expected, 1e-5);
+        let error = translator.score("abababab", "b", 0).unwrap_err();
+        assert!(error.to_string().starts_with("the source has 10 tokens"), "{error}");
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl Translator {
         &self.vocabulary
     }
 
-    /// The ids of a line as the encoder reads it, with the end token; none for an empty line.
+    /// The ids of a line as the encoder reads it, with the tokens that stand around it; none for an empty line.
     ///
     /// # Errors
     /// If the line is too long, or has a character that the tokenizer does not know.
@@ -195,22 +195,19 @@ impl Translator {
         numbered.map(|(number, line)| parts(number, line.as_ref(), options).into_iter().map(source).collect()).collect()
     }
 
-    /// The ids of a line, or of a sentence of one, with the end token, or nothing for an empty one.
+    /// The ids of a line, or of a sentence of one, with the tokens around it, which no cut takes away; nothing for an empty one.
     fn source(&self, place: impl Display, line: &str, truncate: bool) -> Result<Vec<u32>, TaskError> {
         let text = line.trim_end_matches(['\r', '\n']);
         let in_place = |error: DataError| TaskError::new(error.is_user_error(), format!("line {place}: {error}"));
         let mut ids = self.vocabulary.encode_source(text).map_err(in_place)?;
-        let max_seq_len = self.model.max_source_len();
+        let (frame, max_seq_len) = (&self.vocabulary.ends().source, self.model.max_source_len());
         if truncate {
-            ids.truncate(max_seq_len - 1);
+            ids.truncate(max_seq_len.saturating_sub(frame.size(false)));
         }
-        match ids.len() {
-            0 => Ok(ids),
-            tokens if tokens >= max_seq_len => Err(too_long((place, "source"), tokens + 1, max_seq_len).into()),
-            _ => {
-                ids.push(self.vocabulary.ends().source);
-                Ok(ids)
-            }
+        match ids.len() + frame.size(false) {
+            _ if ids.is_empty() => Ok(ids),
+            tokens if tokens > max_seq_len => Err(too_long((place, "source"), tokens, max_seq_len).into()),
+            _ => Ok(frame.put(&ids, None).0),
         }
     }
 

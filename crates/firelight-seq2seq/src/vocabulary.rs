@@ -1,20 +1,21 @@
-//! The tokenizers of a run: one for both sides, or one each. Both know where a sequence begins and ends.
+//! The tokenizers of a run: one for both sides, or one each, and the tokens around sources and targets. Whatever reads a source reads it
+//! with the frame that is chosen here.
 
 use std::fmt;
 
-use firelight_data::{DataError, EncodedPair, Pair, SpecialRole, Tokenizer};
+use firelight_data::{DataError, EncodedPair, Frame, Pair, SpecialRole, Tokenizer};
 use firelight_storage::{InputError, ModelFolder, TaskError};
 
 /// The tokens that are added to a tokenizer without them: in front of every target, and behind every source and every target.
 const ENDS: [(SpecialRole, &str); 2] = [(SpecialRole::Begin, "<s>"), (SpecialRole::End, "</s>")];
 
 /// The ids around sequences.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ends {
     /// In front of every target.
     pub(crate) start: u32,
-    /// Behind every source.
-    pub(crate) source: u32,
+    /// Around every source: what its tokenizer puts there, `<s> A </s>` of BART for instance, or the end token alone where it puts nothing.
+    pub(crate) source: Frame,
     /// Behind every target.
     pub(crate) target: u32,
 }
@@ -39,11 +40,8 @@ impl Vocabulary {
     }
 
     fn of(source: Option<Tokenizer>, target: Tokenizer) -> Result<Self, DataError> {
-        let ends = Ends {
-            start: target.need(SpecialRole::Begin)?,
-            source: source.as_ref().unwrap_or(&target).need(SpecialRole::End)?,
-            target: target.need(SpecialRole::End)?,
-        };
+        let (start, end) = (target.need(SpecialRole::Begin)?, target.need(SpecialRole::End)?);
+        let ends = Ends { start, source: around(source.as_ref().unwrap_or(&target))?, target: end };
         Ok(Self { source, target, ends })
     }
 
@@ -88,8 +86,8 @@ impl Vocabulary {
         self.source.is_none()
     }
 
-    pub(crate) fn ends(&self) -> Ends {
-        self.ends
+    pub(crate) fn ends(&self) -> &Ends {
+        &self.ends
     }
 
     /// The ids of a pair, without the tokens around them.
@@ -127,6 +125,11 @@ impl Vocabulary {
     }
 }
 
+/// What stands around the texts of a source.
+fn around(tokenizer: &Tokenizer) -> Result<Frame, DataError> {
+    tokenizer.frame().map_or_else(|| tokenizer.need(SpecialRole::End).map(Frame::behind), Ok)
+}
+
 /// A text that the model cannot read at once: the line, counted from 1, and its sentence where it is one, and what it is.
 pub(crate) fn too_long((line, side): (impl fmt::Display, &str), tokens: usize, max_seq_len: usize) -> InputError {
     let problem =
@@ -137,13 +140,60 @@ pub(crate) fn too_long((line, side): (impl fmt::Display, &str), tokens: usize, m
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::data::PairBatcher;
+    use burn::data::dataloader::batcher::Batcher;
+    use burn::tensor::Device;
     use firelight_data::TokenizerConfig;
     use firelight_storage::Existing;
+    use serde_json::{Map, Value, json};
 
     fn tokenizer(text: &str) -> Tokenizer {
         Tokenizer::train(&TokenizerConfig::Char, text).unwrap()
+    }
+
+    /// The characters `a` and `b` and the tokens `<s>`, `</s>` and `de`, of the ids 0 to 4, of which these stand around a text.
+    pub(crate) fn framed(front: &[&str], back: &[&str]) -> Tokenizer {
+        let names = ["<s>", "</s>", "de"];
+        let plain = tokenizer("ab").with_special_tokens(&names).unwrap();
+        let part = |kind: &str, id: &str| json!({kind: {"id": id, "type_id": 0}});
+        let special = |ids: &[&str]| ids.iter().map(|id| part("SpecialToken", id)).collect::<Vec<Value>>();
+        let around = |text: Vec<Value>| [special(front), text, special(back)].concat();
+        let token = |name: &str| (name.to_owned(), json!({"id": name, "ids": [plain.special(name)], "tokens": [name]}));
+        let tokens: Map<String, Value> = names.into_iter().map(token).collect();
+        let mut file = plain.to_json().unwrap();
+        file["post_processor"] = json!({
+            "type": "TemplateProcessing",
+            "single": around(vec![part("Sequence", "A")]),
+            "pair": around(vec![part("Sequence", "A"), part("Sequence", "B")]),
+            "special_tokens": tokens,
+        });
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        std::fs::write(&path, file.to_string()).unwrap();
+        Tokenizer::load(&path).unwrap()
+    }
+
+    #[test]
+    fn a_source_is_read_with_what_its_tokenizer_puts_around_it() {
+        let cases: [(Tokenizer, &[i64]); 4] = [
+            (framed(&["<s>"], &["</s>"]), &[2, 0, 1, 3]),  // BART's way
+            (framed(&[], &["</s>", "de"]), &[0, 1, 3, 4]), // mBART's way
+            (framed(&["de"], &["</s>"]), &[4, 0, 1, 3]),   // that of later mBARTs
+            (tokenizer("ab"), &[0, 1, 3]),                 // nothing, so that the end is added
+        ];
+        for (tokenizer, expected) in cases {
+            for source in [None, Some(tokenizer.clone())] {
+                let target = if source.is_some() { self::tokenizer("ab") } else { tokenizer.clone() };
+                let vocabulary = Vocabulary::new(source, target).unwrap();
+                let pair = vocabulary.encode(&Pair::new("ab", "b")).unwrap();
+                assert_eq!((&pair.source[..], &pair.target[..]), (&[0, 1][..], &[1][..]));
+                let batch = PairBatcher::of(&vocabulary).batch(vec![pair], &Device::default());
+                let ids = [batch.source, batch.inputs, batch.targets].map(|ids| ids.try_into_vec_as::<i64>().unwrap());
+                assert_eq!(ids, [expected.to_vec(), vec![2, 1], vec![1, 3]], "targets have no frame");
+            }
+        }
     }
 
     #[test]
@@ -154,7 +204,8 @@ mod tests {
             let joint = source.is_none();
             let vocabulary = Vocabulary::new(source, tokenizer("xyz")).unwrap();
             assert_eq!(vocabulary.ends().start, 3);
-            assert_eq!((vocabulary.ends().source, vocabulary.ends().target), (if joint { 4 } else { 5 }, 4));
+            assert_eq!(vocabulary.ends().source, Frame::behind(if joint { 4 } else { 5 }));
+            assert_eq!(vocabulary.ends().target, 4);
             vocabulary.save(&folder).unwrap();
             let loaded = Vocabulary::load(&folder, joint).unwrap();
             assert_eq!((loaded.ends(), loaded.is_joint()), (vocabulary.ends(), joint));

@@ -19,6 +19,17 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// The frame of one token behind every text, and of none in front: that of T5.
+    ///
+    /// ```
+    /// use firelight_data::Frame;
+    ///
+    /// assert_eq!(Frame::behind(9).put(&[1, 2], None), (vec![1, 2, 9], 3));
+    /// ```
+    pub fn behind(end: u32) -> Self {
+        Self { single: [Vec::new(), vec![end]], pair: [Vec::new(), vec![end], vec![end]], second_from: None }
+    }
+
     /// Number of tokens that stand around a text, or around a pair.
     pub fn size(&self, is_pair: bool) -> usize {
         if is_pair { self.pair.concat().len() } else { self.single.concat().len() }
@@ -181,6 +192,7 @@ mod tests {
         tokenizer.save(&path).unwrap();
         let frame = Tokenizer::load(&path).unwrap().frame().unwrap();
         assert_eq!((frame.begin(), frame.end(), frame.size(true)), (0, Some(256), 2));
+        assert_eq!(frame, Frame::behind(256));
         assert_eq!(frame.put(&[1], Some(&[2])), (vec![1, 256, 2, 256], 4));
         let theirs = tokenizers::Tokenizer::from_file(&path).unwrap();
         assert_eq!(theirs.encode("a", true).unwrap().get_ids(), [97, 256]);

@@ -6,6 +6,7 @@ mod blocks;
 mod damaged;
 mod decoding;
 mod exports;
+mod framed;
 mod gguf;
 mod golden;
 mod pixels;

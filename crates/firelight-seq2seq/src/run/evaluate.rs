@@ -84,7 +84,7 @@ impl MeasuredTask for Seq2Seq {
         let translator = Translator::load_from(run.folder.path(), run.checkpoint, run.device)?;
         let (vocabulary, pairs) = (translator.vocabulary().clone(), pairs_of(run, asked)?);
         let ids = vocabulary.encode_all(&pairs, 0)?;
-        check_lengths(&run.recipe, &ids, 0)?;
+        check_lengths(&run.recipe, &vocabulary, &ids, 0)?;
         let loader = loader_of(&vocabulary, ids.clone(), run.device)?;
         let written = translations(vocabulary, &pairs, options.clone(), TextMetric::ALL.to_vec());
         Ok(Measurement {

@@ -73,10 +73,13 @@ impl PairText {
     }
 
     fn new(recipe: &Seq2SeqRecipe, vocabulary: Vocabulary, texts: Parts<Pair>) -> Result<Self, TaskError> {
-        let (training, dropped) = filter(recipe).apply(pieces(recipe, vocabulary.encode_all(&texts.training, 0)?));
-        let validation = pieces(recipe, vocabulary.encode_all(&texts.validation, texts.before)?);
-        check_lengths(recipe, &validation, texts.before)?;
-        let noise = |objective: &Denoising| objective.noise(vocabulary.target(), longest(recipe));
+        let most = longest(recipe, &vocabulary);
+        let whole = most[0].min(most[1]); // a text that both sides are made of
+        let cut = |pairs| if recipe.data.objective.is_some() { pieces(whole, pairs) } else { pairs };
+        let (training, dropped) = filter(recipe, most).apply(cut(vocabulary.encode_all(&texts.training, 0)?));
+        let validation = cut(vocabulary.encode_all(&texts.validation, texts.before)?);
+        check_lengths(recipe, &vocabulary, &validation, texts.before)?;
+        let noise = |objective: &Denoising| objective.noise(vocabulary.target(), whole);
         let noise = recipe.data.objective.as_ref().map(noise).transpose()?;
         let empty = |problem| Err(InputError::new(problem).into());
         match (training.is_empty(), validation.is_empty()) {
@@ -90,7 +93,7 @@ impl PairText {
     }
 
     pub(super) fn training_plan(&self, recipe: &Seq2SeqRecipe) -> Result<BatchPlan, TaskError> {
-        let lengths = self.ids.training.iter().map(length);
+        let lengths = self.ids.training.iter().map(|pair| length(pair, &self.vocabulary));
         Ok(BatchPlan::new(recipe.data.batching, recipe.training.batch_size, lengths)?)
     }
 
@@ -159,7 +162,7 @@ impl DataModule<Seq2Seq> for PairText {
     ) -> Result<Loader, TaskError> {
         let plan = self.training_plan(recipe)?;
         let pairs = InMemDataset::new(self.ids.training.clone());
-        let loader = StepLoader::planned(pairs, batcher(&self.vocabulary), plan, device);
+        let loader = StepLoader::planned(pairs, PairBatcher::of(&self.vocabulary), plan, device);
         let seed = recipe.seed;
         let loader = self.noisy(loader, move |epoch| NoiseSeed { seed, epoch, index: 0 });
         Ok(Arc::new(loader.shuffled(recipe.seed, batches).with_workers(recipe.data.workers)))
@@ -198,47 +201,54 @@ pub(super) fn loader_of(
     pairs: Vec<EncodedPair>,
     device: &Device,
 ) -> Result<StepLoader<EncodedPair, PairBatch>, TaskError> {
-    let lengths: Vec<usize> = pairs.iter().map(length).collect();
-    Ok(StepLoader::to_read(InMemDataset::new(pairs), batcher(vocabulary), &lengths, device)?)
+    let lengths: Vec<usize> = pairs.iter().map(|pair| length(pair, vocabulary)).collect();
+    Ok(StepLoader::to_read(InMemDataset::new(pairs), PairBatcher::of(vocabulary), &lengths, device)?)
 }
 
-pub(super) fn batcher(vocabulary: &Vocabulary) -> PairBatcher {
-    let ends = vocabulary.ends();
-    PairBatcher::new(ends.start, ends.source, ends.target)
+/// Tokens of the longer side, those around it included.
+fn length(pair: &EncodedPair, vocabulary: &Vocabulary) -> usize {
+    let [source, target] = lengths(pair, vocabulary);
+    source.max(target)
 }
 
-/// Tokens of the longer side, the end included.
-fn length(pair: &EncodedPair) -> usize {
-    pair.source.len().max(pair.target.len()) + 1
+/// Tokens of the source and of the target, those around them included.
+fn lengths(pair: &EncodedPair, vocabulary: &Vocabulary) -> [usize; 2] {
+    [pair.source.len() + vocabulary.ends().source.size(false), pair.target.len() + 1]
 }
 
-/// The most tokens of a side, beside its end.
-fn longest(recipe: &Seq2SeqRecipe) -> usize {
-    recipe.model.transformer.max_seq_len - 1
+/// The most tokens of a source and of a target, beside those around them.
+fn longest(recipe: &Seq2SeqRecipe, vocabulary: &Vocabulary) -> [usize; 2] {
+    let max_seq_len = recipe.model.transformer.max_seq_len;
+    [vocabulary.ends().source.size(false), 1].map(|around| max_seq_len.saturating_sub(around))
 }
 
-/// Texts that pairs are to be made of are cut into as many as the model can read; pairs stay whole.
-fn pieces(recipe: &Seq2SeqRecipe, pairs: Vec<EncodedPair>) -> Vec<EncodedPair> {
-    if recipe.data.objective.is_none() {
-        return pairs;
-    }
-    let cut = |text: &EncodedPair| text.target.chunks(longest(recipe).max(1)).map(<[u32]>::to_vec).collect::<Vec<_>>();
+/// Texts that pairs are to be made of are cut into as many as the model can read.
+fn pieces(longest: usize, pairs: Vec<EncodedPair>) -> Vec<EncodedPair> {
+    let cut = |text: &EncodedPair| text.target.chunks(longest.max(1)).map(<[u32]>::to_vec).collect::<Vec<_>>();
     let ids = pairs.iter().flat_map(cut);
     ids.map(|ids| EncodedPair { source: ids.clone(), target: ids }).collect()
 }
 
 /// The filter of the recipe, which lets nothing pass that the model cannot read.
-fn filter(recipe: &Seq2SeqRecipe) -> LengthFilter {
-    let most = longest(recipe);
-    let bounded = |max: Option<usize>| Some(max.map_or(most, |max| max.min(most)));
+fn filter(recipe: &Seq2SeqRecipe, [source, target]: [usize; 2]) -> LengthFilter {
+    let bounded = |max: Option<usize>, most: usize| Some(max.map_or(most, |max| max.min(most)));
     let filter = recipe.data.filter;
-    LengthFilter { max_source: bounded(filter.max_source), max_target: bounded(filter.max_target), ..filter }
+    let (max_source, max_target) = (bounded(filter.max_source, source), bounded(filter.max_target, target));
+    LengthFilter { max_source, max_target, ..filter }
 }
 
 /// A model is judged on every pair, so none may be too long.
-pub(super) fn check_lengths(recipe: &Seq2SeqRecipe, pairs: &[EncodedPair], before: usize) -> Result<(), TaskError> {
+pub(super) fn check_lengths(
+    recipe: &Seq2SeqRecipe,
+    vocabulary: &Vocabulary,
+    pairs: &[EncodedPair],
+    before: usize,
+) -> Result<(), TaskError> {
     let max_seq_len = recipe.model.transformer.max_seq_len;
-    let sides = |pair: &EncodedPair| [("source", pair.source.len() + 1), ("target", pair.target.len() + 1)];
+    let sides = |pair: &EncodedPair| {
+        let [source, target] = lengths(pair, vocabulary);
+        [("source", source), ("target", target)]
+    };
     let all = pairs
         .iter()
         .enumerate()
@@ -314,7 +324,7 @@ fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabul
     let train = |text: &str| Tokenizer::train(&recipe.data.tokenizer, text);
     if let Some(objective) = &recipe.data.objective {
         let text: String = training.iter().flat_map(|pair| [pair.target.as_str(), "\n"]).collect();
-        let special = objective.special_tokens(longest(recipe));
+        let special = objective.special_tokens(recipe.model.transformer.max_seq_len - 1); // beside the end
         let special: Vec<&str> = special.iter().map(String::as_str).collect();
         return Ok(Vocabulary::new(None, train(&text)?.ensure_special_tokens(&special)?)?);
     }
@@ -331,8 +341,9 @@ fn train_tokenizers(recipe: &Seq2SeqRecipe, training: &[Pair]) -> Result<Vocabul
 mod tests {
     use super::super::{Run, Seq2Seq};
     use super::*;
+    use crate::vocabulary::tests::framed;
     use burn::tensor::{Int, Tensor};
-    use firelight_data::{Noises, SpanCorruption};
+    use firelight_data::{Noises, SpanCorruption, TokenizerConfig};
     use firelight_storage::Existing;
     use firelight_training::{RunRequest, read_recipe};
 
@@ -461,6 +472,25 @@ mod tests {
         (recipe.data.toy, recipe.data.objective) = (None, Some(Denoising::Bart(Noises::default())));
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &[]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("give one text file with --data"), "{error}");
+    }
+
+    #[test]
+    fn what_stands_around_a_source_takes_places_of_it() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("tokenizer.json");
+        framed(&["<s>"], &["</s>", "de"]).save(&path).unwrap();
+        let [source, target] = ["s", "t"].map(|name| home.path().join(name));
+        // Of 8 tokens a source may have 5 and a target 7.
+        std::fs::write(&source, "ababa\nababab\na\na\n").unwrap();
+        std::fs::write(&target, "ab\nab\nabababa\nab\n").unwrap();
+        let mut recipe = recipe(&[("data.split.validation", "0.25"), ("model.max_seq_len", "8")]);
+        recipe.data.tokenizer = TokenizerConfig::File { path };
+        let text = PairText::read(&mut recipe, Path::new("x.toml"), &[source.clone(), target.clone()]).unwrap();
+        let lengths: Vec<usize> = text.training_ids().iter().map(|pair| length(pair, text.vocabulary())).collect();
+        assert_eq!(lengths, [8, 8], "the second pair is dropped");
+        std::fs::write(&source, "ababa\na\na\nababab\n").unwrap();
+        let error = PairText::read(&mut recipe, Path::new("x.toml"), &[source, target]).unwrap_err();
+        assert!(error.to_string().starts_with("line 4 has 9 tokens, the end of the source included"), "{error}");
     }
 
     #[test]

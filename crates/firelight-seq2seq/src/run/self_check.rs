@@ -9,9 +9,8 @@ use firelight_data::EncodedPair;
 use firelight_storage::TaskError;
 use firelight_training::{Check, Task};
 
-use super::pairs::batcher;
 use super::{Run, Seq2Seq};
-use crate::data::right_padded;
+use crate::data::{PairBatcher, right_padded};
 use crate::model::Seq2SeqModel;
 use crate::training::Seq2SeqTask;
 
@@ -27,16 +26,17 @@ pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
     let bare = run.config().clone().with_adapters(None);
     let quiet = bare.with_both(|stack| stack.with_dropout(0.0).with_stochastic_depth(0.0));
     let model = Seq2Seq::model(&quiet, seed, run.device()).valid();
-    let cut = |ids: &[u32]| ids[..ids.len().min(TOKENS - 1)].to_vec();
-    let cut_pair = |pair: &EncodedPair| EncodedPair { source: cut(&pair.source), target: cut(&pair.target) };
+    let (vocabulary, ends) = (corpus.vocabulary(), corpus.vocabulary().ends());
+    let cut = |ids: &[u32], around: usize| ids[..ids.len().min(TOKENS.saturating_sub(around))].to_vec();
+    let around = ends.source.size(false);
+    let cut_pair = |pair: &EncodedPair| EncodedPair { source: cut(&pair.source, around), target: cut(&pair.target, 1) };
     let pairs: Vec<EncodedPair> = corpus.training_ids().iter().take(PAIRS).map(cut_pair).collect();
-    let ends = corpus.vocabulary().ends();
     let longest = pairs.iter().max_by_key(|pair| pair.source.len().min(pair.target.len())).cloned().unwrap_or_default();
     let longest = EncodedPair {
-        source: [&longest.source[..], &[ends.source]].concat(),
+        source: ends.source.put(&longest.source, None).0,
         target: [&[ends.start], &longest.target[..]].concat(),
     };
-    let batch = |device: &Device| batcher(corpus.vocabulary()).batch(pairs.clone(), device);
+    let batch = |device: &Device| PairBatcher::of(vocabulary).batch(pairs.clone(), device);
     let task = Seq2SeqTask::new(model.clone(), LossConfig::default());
     let device = model.devices().into_iter().next().unwrap_or_default();
     Ok(vec![
@@ -78,7 +78,6 @@ fn padding(source: &[u32], logits: impl Fn(&[Vec<u32>]) -> Result<Vec<f32>, Task
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::data::PairBatcher;
     use crate::model::Seq2SeqConfig;
     use firelight_core::{AttentionPattern, ParamBuilder};
 

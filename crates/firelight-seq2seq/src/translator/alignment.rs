@@ -1,5 +1,7 @@
 //! Which tokens of a line and of its translation belong together.
 
+use std::ops::Range;
+
 use burn::tensor::Tensor;
 use firelight_core::Pass;
 use firelight_data::Tokenizer;
@@ -13,7 +15,7 @@ use crate::inference::cross_attention;
 /// A token of a translation and the one of its line that it looked at most.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AlignedTokens {
-    /// The place of the line's token, from 0.
+    /// The place of the line's token, from 0; what its tokenizer puts in front of the line does not count.
     pub source: usize,
     /// The place of the translation's token, from 0.
     pub target: usize,
@@ -38,8 +40,9 @@ impl Translator {
         }
         let weights = self.weights(&source, &translation.ids).try_into_vec_as::<f32>();
         let weights = weights.map_err(TaskError::device("the weights of an alignment"))?;
-        let nearest = |row: &[f32]| (0..row.len() - 1).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
-        Ok(weights.chunks(source.len()).enumerate().map(|(t, row)| (nearest(row), t)).collect())
+        let text = self.text_of(&source);
+        let nearest = |row: &[f32]| (0..row.len()).max_by(|&a, &b| row[a].total_cmp(&row[b])).unwrap_or_default();
+        Ok(weights.chunks(source.len()).enumerate().map(|(t, row)| (nearest(&row[text.clone()]), t)).collect())
     }
 
     /// The tokens behind the places of [`align`](Self::align), for people to read.
@@ -47,7 +50,8 @@ impl Translator {
     /// # Errors
     /// As [`translate`](Self::translate).
     pub fn align_tokens(&self, line: &str, translation: &Translation) -> Result<Vec<AlignedTokens>, TaskError> {
-        let (ids, pairs) = (self.source(1, line, true)?, self.align(line, translation)?);
+        let (read, pairs) = (self.source(1, line, true)?, self.align(line, translation)?);
+        let ids = if read.is_empty() { &read[..] } else { &read[self.text_of(&read)] };
         let spelled = |tokenizer: &Tokenizer, id| tokenizer.token(id).unwrap_or_default();
         let named = |(source, target): (usize, usize)| AlignedTokens {
             source,
@@ -56,6 +60,12 @@ impl Translator {
             target_token: spelled(self.vocabulary.target(), translation.ids[target]),
         };
         Ok(pairs.into_iter().map(named).collect())
+    }
+
+    /// Where the text stands in a source that is not empty.
+    fn text_of(&self, source: &[u32]) -> Range<usize> {
+        let frame = &self.vocabulary.ends().source;
+        frame.begin()..source.len() + frame.begin() - frame.size(false)
     }
 
     /// The weights with which the tokens of a target looked at those of a source, `[T, S]`.

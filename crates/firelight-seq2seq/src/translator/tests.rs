@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
+use crate::vocabulary::tests::framed;
 use firelight_core::{Init, ParamBuilder, WeightInit};
 use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::processors::{HIDDEN, History, LogitsProcessor};
@@ -125,8 +126,43 @@ fn an_unknown_character_is_the_unknown_token_where_there_is_one() {
     let translator = translator_with(&["<unk>"]);
     let unknown = translator.vocabulary().source().special("<unk>").unwrap();
     let ids = translator.source(0, "az\u{e9}b", false).unwrap();
-    assert_eq!(ids, [1, unknown, unknown, 2, translator.vocabulary().ends().source]);
+    assert_eq!(ids, translator.vocabulary().ends().source.put(&[1, unknown, unknown, 2], None).0);
     assert_eq!(translator.translate(&["a", "bz"]).unwrap().len(), 2);
+}
+
+/// A model of random weights that reads 9 tokens, with one of [`framed`]'s tokenizers.
+fn framed_translator(front: &[&str], back: &[&str]) -> Translator {
+    let vocabulary = Vocabulary::new(None, framed(front, back)).unwrap();
+    let model = config(&vocabulary).init_with(&ParamBuilder::new(&Device::default(), 0));
+    Translator::new(model, vocabulary)
+}
+
+#[test]
+fn what_stands_around_a_source_counts_and_is_not_cut_off() {
+    let translator = framed_translator(&["<s>"], &["</s>", "de"]);
+    assert_eq!(translator.encode("ab\n").unwrap(), [2, 0, 1, 3, 4]);
+    assert!(translator.encode("").unwrap().is_empty());
+    let line = "abababab";
+    assert_eq!(translator.encode(&line[..6]).unwrap(), [2, 0, 1, 0, 1, 0, 1, 3, 4]);
+    let error = translator.encode(&line[..7]).unwrap_err();
+    assert!(error.to_string().starts_with("line 1 has 10 tokens, the end of the source included"), "{error}");
+    assert_eq!(translator.source(1, line, true).unwrap(), translator.encode(&line[..6]).unwrap());
+    let cut = TranslateOptions { truncate: true, ..TranslateOptions::greedy() };
+    let found = translator.translate_with(&[line], &cut, |_| ()).unwrap();
+    assert_eq!(found[0][0].text, translator.translate_with(&[&line[..6]], &cut, |_| ()).unwrap()[0][0].text);
+}
+
+#[test]
+fn places_of_an_alignment_are_those_of_the_text_alone() {
+    let (front, back) = (&["<s>"][..], &["</s>", "de"][..]);
+    let translator = framed_translator(front, back);
+    let translation = Translation { text: "bab".into(), ids: vec![1, 0, 1], score: 0.0 };
+    let pairs = translator.align("ab", &translation).unwrap();
+    assert_eq!(pairs.iter().map(|pair| pair.1).collect::<Vec<_>>(), [0, 1, 2]);
+    assert!(pairs.iter().all(|pair| pair.0 < 2), "{pairs:?}");
+    let named = translator.align_tokens("ab", &translation).unwrap();
+    assert!(named.iter().all(|pair| pair.source_token == ["a", "b"][pair.source]), "{named:?}");
+    assert!(translator.align_tokens("", &translation).unwrap().is_empty());
 }
 
 #[test]
