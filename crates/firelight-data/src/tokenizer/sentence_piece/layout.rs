@@ -1,11 +1,11 @@
 //! Which id a piece has, and what stands around texts: the families differ from their SentencePiece models, which know nothing of it.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::model::{Kind, Model};
+use super::model::{Algorithm, Kind, Model, Piece};
 use crate::DataError;
 use crate::tokenizer::settings::Settings;
 
@@ -16,6 +16,9 @@ pub(super) struct Entry {
     pub(super) score: f32,
     pub(super) kind: Kind,
 }
+
+/// What the spelling of a piece begins with that the model lacks.
+pub(super) const FOREIGN: char = '\0';
 
 /// The conventions of a family.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,6 +123,24 @@ impl Layout {
         steps
     }
 
+    /// What is done to a text last: a character that the model lacks and the vocabulary has is marked, if no other such character stands beside it.
+    /// Marian looks the text up that its model leaves unknown, and neighbours that are unknown are one text. None where there is no such character.
+    ///
+    /// Longer texts that are unknown as a whole are not looked up.
+    pub(super) fn marks(&self, model: &Model) -> Option<Value> {
+        let Self::Ids { ids, is_source: true } = self else { return None };
+        let is_text = |piece: &&Piece| matches!(piece.purpose(), Kind::Normal | Kind::UserDefined);
+        let own: BTreeSet<char> = model.pieces.iter().filter(is_text).flat_map(|piece| piece.text().chars()).collect();
+        let foreign = ids.keys().filter_map(|piece| only(piece)).filter(|character| !own.contains(character)).collect();
+        if model.algorithm() != Some(Algorithm::Unigram) || model.has_bytes() || own.is_empty() {
+            return None;
+        }
+        let [own, foreign] = [own, foreign].map(class_of);
+        let pattern = format!("(?<![^{own}])(?=[{foreign}](?![^{own}]))");
+        let mark = json!({"type": "Replace", "pattern": {"Regex": pattern}, "content": FOREIGN});
+        (!foreign.is_empty()).then_some(mark)
+    }
+
     /// The special tokens around a text and around a pair, as the crate writes it; null for none.
     pub(super) fn frame(&self, entries: &[Entry]) -> Value {
         let (single, pair): (Vec<&str>, Vec<&str>) = match self {
@@ -136,6 +157,17 @@ impl Layout {
         };
         template(&single, &pair, matches!(self, Self::Albert { .. }), entries)
     }
+}
+
+/// The character of a piece that has one.
+fn only(piece: &str) -> Option<char> {
+    let mut characters = piece.chars();
+    characters.next().filter(|_| characters.as_str().is_empty())
+}
+
+/// Characters as a class of a regular expression lists them.
+fn class_of(characters: BTreeSet<char>) -> String {
+    characters.into_iter().map(|character| format!("\\x{{{:x}}}", u32::from(character))).collect()
 }
 
 /// A template of the crate's; null where a token of it is lacking, or it adds nothing.
@@ -187,7 +219,7 @@ fn by_ids(pieces: &[Entry], ids: &BTreeMap<String, u32>, is_source: bool) -> Res
             piece => own.get(piece).map_or(Kind::Unused, |entry| entry.kind),
         };
         let score = own.get(piece.as_str()).map_or(0.0, |entry| entry.score);
-        let spelling = if kind == Kind::Unused && is_source { format!("\0{piece}") } else { piece.clone() };
+        let spelling = if kind == Kind::Unused && is_source { format!("{FOREIGN}{piece}") } else { piece.clone() };
         *place = Some(Entry { piece: spelling, score, kind });
     }
     found.into_iter().collect::<Option<_>>().ok_or_else(|| "two pieces of its vocabulary have one id".into())

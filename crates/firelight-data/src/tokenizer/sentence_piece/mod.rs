@@ -21,7 +21,7 @@ use tokenizers::normalizers::Precompiled;
 
 use super::file::LIMIT;
 use crate::DataError;
-use layout::{Entry, Layout};
+use layout::{Entry, FOREIGN, Layout};
 pub use listed::{PieceKind, PieceList};
 use merges::merges;
 use model::{Algorithm, Kind, Model};
@@ -69,7 +69,7 @@ fn file(model: &Model, layout: &Layout) -> Result<Value, String> {
         "normalizer": normalizer(model, layout)?,
         "pre_tokenizer": apart(model, &entries),
         "post_processor": layout.frame(&entries),
-        "decoder": decoder(model),
+        "decoder": decoder(model, layout),
         "model": pieces(model, &entries)?,
     }))
 }
@@ -131,16 +131,20 @@ fn normalizer(model: &Model, layout: &Layout) -> Result<Value, String> {
         // Those that stand in the text as they are, too.
         steps.push(replace(json!({"Regex": "▁+$"}), ""));
     }
+    steps.extend(layout.marks(model));
     Ok(json!({"type": "Sequence", "normalizers": steps}))
 }
 
 /// Spaces become spaces and bytes characters. The space in front goes where one was put there, and all of them where texts have none.
-fn decoder(model: &Model) -> Value {
+fn decoder(model: &Model, layout: &Layout) -> Value {
     let mut steps = vec![
         json!({"type": "Replace", "pattern": {"String": SPACE}, "content": " "}),
         json!({"type": "ByteFallback"}),
         json!({"type": "Fuse"}),
     ];
+    if matches!(layout, Layout::Ids { is_source: true, .. }) {
+        steps.push(json!({"type": "Replace", "pattern": {"String": FOREIGN}, "content": ""}));
+    }
     let in_front = match model.normalizer() {
         (_, _, true) => usize::from(u16::MAX),
         (_, add_dummy_prefix, _) => usize::from(add_dummy_prefix),

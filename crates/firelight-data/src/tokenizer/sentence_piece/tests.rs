@@ -85,6 +85,17 @@ fn a_language_in_front_of_a_text_to_translate_is_one_token() {
 }
 
 #[test]
+fn a_character_that_only_the_other_language_has_is_its_piece() {
+    let tokenizer = tokenizer("marian.source");
+    let encoded = |text: &str| tokenizer.encode(text).unwrap();
+    // As MarianTokenizer of transformers: 425 is the piece of the target, and two unknown neighbours are one unknown piece.
+    assert_eq!(encoded("Müller"), [3, 84, 425, 15, 15, 29]);
+    assert_eq!(encoded("Größe über ü"), [3, 185, 18, 1, 11, 3, 425, 42, 29, 3, 425]);
+    assert_eq!((encoded("ü"), encoded("öß")), (vec![3, 425], vec![3, 1]));
+    assert_eq!(tokenizer.decode(&encoded("Müller")), "Müller");
+}
+
+#[test]
 fn what_is_no_model_is_told_with_its_file() {
     let home = tempfile::tempdir().unwrap();
     let error = |bytes: &[u8]| {
