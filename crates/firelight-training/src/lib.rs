@@ -102,7 +102,7 @@ pub use output::{StepOutput, ValidOutput};
 pub use plot::{Chart, Curve, draw_charts, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use ranks::{ExampleDigest, agree, agree_on_examples, deal, deal_to_all, lead, telling};
+pub use ranks::{ExampleDigest, agree, agree_on_examples, deal, deal_partial, deal_to_all, lead, telling};
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::{Report, Sample, draw_losses};
