@@ -137,6 +137,7 @@ impl Generate {
         self.contrast.check(&self.sampling)?;
         let searches = self.search.is_wanted();
         let draws = self.sampling.given().or((self.num_samples > 1).then_some("--num-samples"));
+        let draws = draws.or(self.sampling.has_seed().then_some("--seed"));
         let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.guesses.given());
         let draws =
             draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
