@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
@@ -64,20 +64,23 @@ impl Export<'_> {
         model_type: &Value,
     ) -> Result<Vec<String>, TaskError> {
         let pair = MARIAN.map(|name| self.run.path().join(name));
-        let is_pair = model_type == "marian" && pair.iter().all(|path| path.is_file());
+        let has_pair = model_type == "marian" && pair.iter().all(|path| path.is_file());
+        let is_pair = has_pair && self.copy_pair(&pair, tokenizer)?;
         if is_pair {
             // `transformers` knows two tokenizers in this form alone.
             settings["tokenizer_class"] = json!("MarianTokenizer");
-            for (name, path) in MARIAN.iter().zip(&pair) {
-                let copied = fs::copy(path, self.to.join(name));
-                copied.map_err(StorageError::io("copy", path))?;
-            }
         } else {
             tokenizer.save(self.to.join("tokenizer.json"))?;
         }
         self.json("tokenizer_config.json", &settings)?;
         let source = Some(self.run.source_tokenizer()).filter(|path| path.is_file() && !is_pair);
         let mut notes: Vec<String> = beside(tokenizer, model_type)?.into_iter().collect();
+        if has_pair && !is_pair {
+            let pair = MARIAN.join(", ");
+            notes.push(format!(
+                "{pair} are left out: they give other ids than the tokenizers of the run, which were exchanged"
+            ));
+        }
         if let Some(source) = source {
             Tokenizer::load(source)?.save(self.to.join("source_tokenizer.json"))?;
             let note =
@@ -85,6 +88,28 @@ impl Export<'_> {
             notes.push(note.into());
         }
         Ok(notes)
+    }
+
+    /// Copies Marian's two tokenizers, unless those of the run, which were made of them, have been exchanged since. Returns whether it did.
+    fn copy_pair(&self, pair: &[PathBuf], tokenizer: &Tokenizer) -> Result<bool, TaskError> {
+        let copies = MARIAN.map(|name| self.to.join(name));
+        for (path, copy) in pair.iter().zip(&copies) {
+            fs::copy(path, copy).map_err(StorageError::io("copy", path))?;
+        }
+        let source = self.run.source_tokenizer();
+        let source = if source.is_file() { Tokenizer::load(source)? } else { tokenizer.clone() };
+        // There is no tokenizer.json in the folder, so that these are made of the pair.
+        let made = [Tokenizer::of_source(self.to), Tokenizer::of_folder(self.to)];
+        let agree = [&source, tokenizer].into_iter().zip(made).all(|(own, made)| match made {
+            Ok(Some(made)) => encode_alike(own, made),
+            _ => false,
+        });
+        if !agree {
+            for copy in &copies {
+                fs::remove_file(copy).map_err(StorageError::io("remove", copy))?;
+            }
+        }
+        Ok(agree)
     }
 
     pub(super) fn make_folder(&self) -> Result<(), TaskError> {
@@ -129,6 +154,21 @@ impl Export<'_> {
 
 /// The files of Marian's two tokenizers.
 pub(crate) const MARIAN: [&str; 3] = ["source.spm", "target.spm", "vocab.json"];
+
+/// Tokens that a text is made of, where tokenizers are compared.
+const TOKENS: usize = 256;
+
+/// Whether both have the same tokens, put the same around a text, and give the same ids for what the tokens spell. The other one may have added
+/// tokens for which the model has no vectors.
+fn encode_alike(own: &Tokenizer, other: Tokenizer) -> bool {
+    let size = own.vocab_size();
+    let Ok(other) = other.without_added_from(size) else { return false };
+    let ids: Vec<u32> = (0..size as u32).collect();
+    let alike = |text: &str| own.encode(text).ok() == other.encode(text).ok();
+    own.agrees_with("pair", &other).is_ok()
+        && own.frame() == other.frame()
+        && ids.chunks(TOKENS).all(|ids| alike(&own.decode(ids)))
+}
 
 /// What `transformers` reads in another way than `tokenizer.json` says. From its version 5 on, the tokenizer of a `qwen2` is built from
 /// vocabulary and merges alone, whatever class `tokenizer_config.json` names: Qwen's normalizer and pre-tokenizer replace the file's

@@ -107,9 +107,8 @@ fn a_tokenizer_that_transformers_reads_in_another_way_is_told() {
     }
 }
 
-/// `transformers` has no place for a second tokenizer but Marian's own files.
-#[test]
-fn the_two_tokenizers_of_marian_are_published_as_they_came() {
+/// A model with the two tokenizers of Marian.
+fn marian() -> TempDir {
     let home = copy("marian-plain");
     let pieces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sentence_piece/marian");
     for name in ["source.spm", "target.spm"] {
@@ -122,7 +121,13 @@ fn the_two_tokenizers_of_marian_are_published_as_they_came() {
         ids.into_iter().filter(|(_, id)| id.as_u64().is_some_and(|id| id < 47)).collect();
     ids.insert("<pad>".into(), json!(47));
     fs::write(home.path().join("vocab.json"), Value::Object(ids).to_string()).unwrap();
+    home
+}
 
+/// `transformers` has no place for a second tokenizer but Marian's own files.
+#[test]
+fn the_two_tokenizers_of_marian_are_published_as_they_came() {
+    let home = marian();
     let (out, notes) = written_back(&home);
     assert!(notes.is_empty(), "{notes:?}");
     assert_eq!(settings(&out)["tokenizer_class"], "MarianTokenizer");
@@ -138,4 +143,22 @@ fn the_two_tokenizers_of_marian_are_published_as_they_came() {
     fs::remove_file(home.path().join("run/source.spm")).unwrap();
     let notes = export(home.path().join("run"), &Checkpoint::Last, home.path().join("again")).unwrap();
     assert!(notes[0].starts_with("source_tokenizer.json is read by Firelight alone"), "{notes:?}");
+}
+
+/// The ids of the run are those that its model has learned, whatever stands beside them.
+#[test]
+fn the_pair_of_a_run_whose_tokenizer_was_exchanged_is_left_out() {
+    for name in ["tokenizer.json", "source_tokenizer.json"] {
+        let home = marian();
+        written_back(&home);
+        let (run, again) = (home.path().join("run"), home.path().join("again"));
+        let exchanged = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+        exchanged.save(run.join(name)).unwrap();
+        let notes = export(&run, &Checkpoint::Last, &again).unwrap();
+        let told = "source.spm, target.spm, vocab.json are left out: they give other ids than";
+        assert!(notes.iter().any(|note| note.starts_with(told)), "{name}: {notes:?}");
+        assert!(["source.spm", "target.spm", "vocab.json"].iter().all(|name| !again.join(name).exists()));
+        assert_eq!(settings(&again)["tokenizer_class"], "PreTrainedTokenizerFast");
+        assert_eq!(Tokenizer::load(again.join(name)).unwrap().encode("cab").unwrap(), [2, 0, 1], "{name}");
+    }
 }
