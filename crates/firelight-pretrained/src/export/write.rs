@@ -38,15 +38,20 @@ impl Export<'_> {
         self.make_folder()?;
         self.weights(&description.table, &parameters, is_own, &self.to.join("model.safetensors"))?;
         let mut notes = Vec::new();
+        let generation = GenerationDefaults::of_file(self.run.generation())?;
         if let Some(tokenizer) = tokenizer {
+            let padding = padding_of(&generation, &tokenizer).or(tokenizer.role(SpecialRole::End));
+            let tokenizer = with_padding(tokenizer, &config, padding)?;
             add_ids(&mut config, &tokenizer);
+            // No id of the config: `generate` would take unknown words for padding, where it is given no mask.
+            let unknown = tokenizer.role(SpecialRole::Unknown);
+            let tokenizer = with_padding(tokenizer, &config, unknown)?;
             let settings = tokenizer_config(&tokenizer, chat.as_ref(), &structure);
             notes = self.tokenizers(&tokenizer, settings, &config["model_type"])?;
         }
         chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
-        match GenerationDefaults::of_file(self.run.generation())? {
-            nothing if nothing.is_empty() => {}
-            said => self.json("generation_config.json", &serde_json::to_value(said).unwrap_or_default())?,
+        if !generation.is_empty() {
+            self.json("generation_config.json", &serde_json::to_value(generation).unwrap_or_default())?;
         }
         if let Structure::Encoder(model) = &structure {
             self.sentence(model, &parameters)?;
@@ -245,6 +250,26 @@ fn with_end(tokenizer: Tokenizer, structure: &Structure) -> Result<Tokenizer, Ta
     let is_bare = matches!(structure, Structure::Seq2Seq(_)) && tokenizer.frame().is_none();
     Ok(match tokenizer.role(SpecialRole::End).filter(|_| is_bare) {
         Some(end) => tokenizer.with_end(end)?,
+        None => tokenizer,
+    })
+}
+
+/// The padding of a published model, where its tokenizer does not tell.
+fn padding_of(generation: &GenerationDefaults, tokenizer: &Tokenizer) -> Option<u32> {
+    generation.number("pad_token_id").map(|id| id as u32).filter(|&id| tokenizer.is_special(id))
+}
+
+/// `transformers` pads no batch of texts without a padding token: where neither tokenizer nor family has one, another token takes its place, as is
+/// usual with GPT-2. The mask hides it.
+fn with_padding(
+    tokenizer: Tokenizer,
+    config: &Map<String, Value>,
+    stand_in: Option<u32>,
+) -> Result<Tokenizer, TaskError> {
+    let is_said = config.get("pad_token_id").is_some_and(|id| !id.is_null());
+    let has_padding = is_said || tokenizer.role(SpecialRole::Padding).is_some();
+    Ok(match stand_in.filter(|_| !has_padding) {
+        Some(id) => tokenizer.with_role(SpecialRole::Padding, id)?,
         None => tokenizer,
     })
 }

@@ -70,6 +70,33 @@ fn no_id_outside_of_the_vocabulary_is_written() {
     assert_eq!(json_of(&again, "config.json")["pad_token_id"], Value::Null);
 }
 
+/// `transformers` pads no batch without a padding token.
+#[test]
+fn without_a_padding_token_the_end_or_the_unknown_pads() {
+    let cases: [(&str, &[&str], Value, Value); 5] = [
+        ("llama-plain", &["<unk>", "</s>"], json!("</s>"), json!(4)),
+        ("llama-plain", &["<unk>"], json!("<unk>"), Value::Null),
+        ("llama-plain", &["</s>", "<pad>"], json!("<pad>"), json!(4)),
+        ("llama-plain", &[], Value::Null, Value::Null),
+        ("roberta-texts", &["<unk>"], Value::Null, json!(1)), // the family's own
+    ];
+    for (name, special, token, id) in cases {
+        let home = copy(name);
+        let characters = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+        characters.with_special_tokens(special).unwrap().save(home.path().join("tokenizer.json")).unwrap();
+        let mut config = json_of(home.path(), "config.json");
+        for key in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+            config.as_object_mut().unwrap().remove(key);
+        }
+        fs::write(home.path().join("config.json"), config.to_string()).unwrap();
+        let (out, _) = written_back(&home);
+        assert_eq!(settings(&out)["pad_token"], token, "{name}: {special:?}");
+        assert_eq!(json_of(&out, "config.json")["pad_token_id"], id, "{name}: {special:?}");
+        let read = Tokenizer::load(out.join("tokenizer.json")).unwrap();
+        assert_eq!(read.encode("cab").unwrap(), [2, 0, 1]);
+    }
+}
+
 /// The translator puts the end behind a source; a reader of the folder knows of it by the tokenizer alone.
 #[test]
 fn a_translators_tokenizer_puts_the_end_behind_a_source() {
