@@ -364,7 +364,10 @@ fn logprobs(generator: &TextGenerator, generated: &GeneratedText) -> Value {
         let other = |&(id, logprob): &(u32, f64)| json!({"id": id, "token": piece(id), "logprob": logprob});
         score.top.iter().map(other).collect()
     };
-    let told = |score: &TokenScore| json!({"id": score.id, "token": piece(score.id), "logprob": score.log_probability, "rank": score.rank, "top": others(score)});
+    let told = |score: &TokenScore| {
+        json!({"id": score.id, "token": piece(score.id), "logprob": score.log_probability, "rank": score.rank,
+            "top": others(score)})
+    };
     generated.scores.iter().map(told).collect()
 }
 
