@@ -54,7 +54,7 @@ impl Caption {
         for (paths, images) in batches {
             let found = captioner.caption(images, self.beams.get())?; // Where it fails, those before are printed.
             for ((path, image), caption) in paths.iter().zip(images).zip(&found) {
-                self.show(&captioner, (path, image), caption)?;
+                self.show(&captioner, (path.as_path(), image), caption)?;
             }
         }
         Ok(())
