@@ -155,7 +155,8 @@ mod tests {
 
     #[test]
     fn usage_errors_keep_their_tip_and_lose_the_outline() {
-        let text = "error: unexpected argument '--stepz' found\n\n  tip: a similar argument exists: '--steps'\n\nUsage: firelight\n\nFor more information, try '--help'.\n";
+        let text = "error: unexpected argument '--stepz' found\n\n  tip: a similar argument exists: '--steps'\n\n\
+                    Usage: firelight\n\nFor more information, try '--help'.\n";
         let expected = "unexpected argument '--stepz' found; a similar argument exists: '--steps'; `firelight train --help` lists what there is";
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
         assert_eq!(usage_message(text, &called(words("firelight train dates inspect --stepz"))), expected);

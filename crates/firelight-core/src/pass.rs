@@ -36,8 +36,8 @@ pub struct Trace {
     pub layers: Vec<LayerTrace>,
 }
 
-/// The attention weights of one layer and the residual stream behind it. Dropout is included, so that the weights times the values are what the layer saw. Where heads
-/// have sinks, a row sums to less than 1: the rest is the weight of the sink.
+/// The attention weights of one layer and the residual stream behind it. Dropout is included, so that the weights times the values are what
+/// the layer saw. Where heads have sinks, a row sums to less than 1: the rest is the weight of the sink.
 #[derive(Debug, Clone, Default)]
 pub struct LayerTrace {
     /// Of the self-attention, `[B, H, T, K]`. A layer whose cache keeps the last tokens alone, or means of older ones, reads

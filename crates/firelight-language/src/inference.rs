@@ -257,7 +257,7 @@ impl Autoregressive for LanguageModel {
     }
 
     fn prefill_rest(&self, prompt: Vec<Vec<u32>>, state: LmState) -> Result<(Tensor<2>, LmState), GenerationError> {
-        if goes_on(&prompt, &state) { self.go_on(prompt, state) } else { self.prefill(prompt) }
+        if goes_on(&prompt, &state) { self.go_on(prompt, LmState { keep: 0, ..state }) } else { self.prefill(prompt) }
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut LmState) -> Tensor<2> {
@@ -384,7 +384,11 @@ impl Autoregressive for WithCache<'_> {
     }
 
     fn prefill_rest(&self, prompt: Vec<Vec<u32>>, state: LmState) -> Result<(Tensor<2>, LmState), GenerationError> {
-        if goes_on(&prompt, &state) { self.model.go_on(prompt, state) } else { self.prefill(prompt) }
+        if goes_on(&prompt, &state) {
+            self.model.go_on(prompt, LmState { keep: self.keep, ..state })
+        } else {
+            self.prefill(prompt)
+        }
     }
 
     fn step(&self, token: Tensor<1, Int>, state: &mut LmState) -> Tensor<2> {

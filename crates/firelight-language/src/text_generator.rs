@@ -223,7 +223,7 @@ impl TextGenerator {
         options: &GenerationOptions,
         mut observe: impl FnMut(&str) -> ControlFlow<()>,
     ) -> Result<GeneratedText, TaskError> {
-        let prompt = self.readable(prompt);
+        let prompt = self.readable(prompt, self.kept());
         let (text, fitting) = (self.tokenizer.stream_after(&prompt), self.fitting(options, prompt.len()));
         let tokens = TokenStream::after(model, past, prompt, &fitting)?;
         let mut tokens = self.guessing(tokens, &fitting)?;
@@ -267,7 +267,7 @@ impl TextGenerator {
 
     /// Encodes a prompt, and begins the stream that decodes what follows it.
     fn read(&self, prompt: &str) -> Result<ReadPrompt, TaskError> {
-        let prompt = self.readable(self.encode(prompt)?);
+        let prompt = self.readable(self.encode(prompt)?, self.kept());
         let text = self.tokenizer.stream_after(&prompt);
         Ok((vec![prompt], text))
     }

@@ -233,9 +233,10 @@ pub fn export(run: impl AsRef<Path>, checkpoint: &Checkpoint, to: impl AsRef<Pat
     Export { run: &run, weights: &weights, to: to.as_ref() }.write()
 }
 
-/// Writes the model of a run folder into one GGUF file, with its tokenizer and chat template. Matrices get the type `dtype`: f32, f16, bf16,
-/// q8_0, q4_0, q4_k (the embedding and the head then q6_k) or q6_k; all else stays f32. Returns what is worth telling: matrices whose rows no whole number of blocks holds, which
-/// are f16, a tokenizer that llama.cpp has none of, and what llama.cpp reads in another way than the file says it.
+/// Writes the model of a run folder into one GGUF file, with its tokenizer and chat template. Matrices get the type `dtype`: f32, f16,
+/// bf16, q8_0, q4_0, q4_k (the embedding and the head then q6_k) or q6_k; all else stays f32. Returns what is worth telling: matrices whose
+/// rows no whole number of blocks holds, which are f16, a tokenizer that llama.cpp has none of, and what llama.cpp reads in another way
+/// than the file says it.
 ///
 /// # Errors
 /// If the type is unknown, the model has adapters, GGUF has no architecture for it or cannot say a detail of it, there is a file already,

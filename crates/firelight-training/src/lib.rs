@@ -7,10 +7,10 @@
 //!    [`ScheduleConfig`], the update of [`OptimizerConfig`].
 //! 3. [`evaluate`] measures the loss over the whole validation data every so many steps; the best weights are kept, and
 //!    checkpoints from which [`resume_point`] continues to the bit.
-//! 4. [`Observer`]s receive reports: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`, [`TensorBoard`] event files, also
-//!    as a metric logger of Burn's; the bar is a renderer of Burn's too. Burn's own metrics and renderers join through [`FitInput::extension`]; the [`metrics`] here
-//!    are made for [`LossOutput`], and [`metrics::text`] scores generated text (BLEU, chrF, exact match),
-//!    [`metrics::classes`] predicted classes.
+//! 4. [`Observer`]s receive reports: [`ProgressBar`] draws, [`MetricsLog`] writes `metrics.jsonl`, [`TensorBoard`] event files,
+//!    also as a metric logger of Burn's; the bar is a renderer of Burn's too. Burn's own metrics and renderers join through
+//!    [`FitInput::extension`]; the [`metrics`] here are made for [`LossOutput`], and [`metrics::text`] scores generated text
+//!    (BLEU, chrF, exact match), [`metrics::classes`] predicted classes.
 //! 5. Several ranks train one model together through a [`Communicator`], such as [`Threads`]: the same bytes as one process. Whole runs do so by
 //!    [`Run::prepare_on`]. A trained model is evaluated by several ranks with [`evaluate_run_on`], and answers lines with [`deal`].
 //!
@@ -102,7 +102,7 @@ pub use output::{StepOutput, ValidOutput};
 pub use plot::{Chart, Curve, draw_charts, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
-pub use ranks::{ExampleDigest, agree, agree_on_examples, deal, deal_to_all, lead, telling};
+pub use ranks::{ExampleDigest, agree, agree_on_examples, deal, deal_partial, deal_to_all, lead, telling};
 pub use recipe::{AnyRecipe, Apart, Fields, Recipe, RecipeError, fields_of};
 pub use recompute::Recompute;
 pub use report::{Report, Sample, draw_losses};

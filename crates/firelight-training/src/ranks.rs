@@ -1,6 +1,6 @@
 //! What a training asks of the ranks that share it, so that it is the training of one process: which batches are this rank's, what all
 //! found, and whether all began alike. With one rank every question is answered by what was asked with. What ranks do with a trained model
-//! they share by [`deal`] and [`deal_to_all`].
+//! they share by [`deal`], [`deal_partial`] and [`deal_to_all`].
 
 mod agreement;
 mod buckets;
@@ -28,7 +28,7 @@ use crate::{Alone, Communicator, CommunicatorError};
 pub use agreement::agree;
 pub(crate) use agreement::{Term, settings, weights};
 pub use buckets::BUCKET;
-pub use dealing::deal;
+pub use dealing::{deal, deal_partial};
 pub(crate) use examples::agree_on;
 pub use examples::{ExampleDigest, agree_on_examples};
 pub(crate) use exchanges::{EXCHANGED, Exchanges};

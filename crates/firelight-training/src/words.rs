@@ -18,7 +18,21 @@ pub fn grouped(number: usize) -> String {
 /// assert_eq!(firelight_training::size_in_words(3 << 19), "1.5 MiB");
 /// ```
 pub fn size_in_words(bytes: usize) -> String {
-    let unit = |shift: u32| format!("{:.1}", bytes as f64 / (1_u64 << shift) as f64);
+    size(bytes, |number| number)
+}
+
+/// The same rounded up, of what is needed.
+pub(crate) fn size_needed(bytes: usize) -> String {
+    size(bytes, |number| (10.0 * number).ceil() / 10.0)
+}
+
+/// The same rounded down, of what there is.
+pub(crate) fn size_available(bytes: usize) -> String {
+    size(bytes, |number| (10.0 * number).floor() / 10.0)
+}
+
+fn size(bytes: usize, rounded: impl Fn(f64) -> f64) -> String {
+    let unit = |shift: u32| format!("{:.1}", rounded(bytes as f64 / (1_u64 << shift) as f64));
     match bytes {
         ..0x400 => format!("{bytes} B"),
         0x400..0x10_0000 => unit(10) + " KiB",
@@ -96,6 +110,15 @@ mod tests {
     fn sizes_are_in_the_largest_unit_of_which_there_is_one() {
         let found = [0, 1023, 1024, 1536 << 10, 5 << 30].map(size_in_words);
         assert_eq!(found, ["0 B", "1023 B", "1.0 KiB", "1.5 MiB", "5.0 GiB"]);
+    }
+
+    #[test]
+    fn what_is_needed_is_never_said_to_be_what_there_is() {
+        for bytes in [1023, 1024, 8031, (1 << 20) - 1, 1 << 20, 8_000_000_000_000] {
+            assert_ne!(size_needed(bytes + 1), size_available(bytes), "{bytes}");
+        }
+        assert_eq!((size_needed(7936), size_available(7936)), ("7.8 KiB".into(), "7.7 KiB".into())); // 7.75 KiB
+        assert_eq!((size_needed(3 << 19), size_available(3 << 19)), ("1.5 MiB".into(), "1.5 MiB".into()));
     }
 
     #[test]

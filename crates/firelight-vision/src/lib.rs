@@ -4,8 +4,8 @@
 //! 2. [`ImageBatch`] and [`ImageBatcher`] (data.rs): normalised images become batches, mixed where that is asked for.
 //! 3. [`VisionTask`] (training.rs): the model as Burn trains it; [`Vision`] (run/) says what recipes mean, so that a [`Run`] is a
 //!    whole training.
-//! 4. [`ImageClassifier`] (inference.rs) loads a run folder and names the class of images, [`ImageEmbedder`] (embedder.rs) makes vectors of them; [`Rollout`] (rollout.rs) shows what it
-//!    looked at.
+//! 4. [`ImageClassifier`] (inference.rs) loads a run folder and names the class of images, [`ImageEmbedder`] (embedder.rs) makes
+//!    vectors of them; [`Rollout`] (rollout.rs) shows what it looked at.
 //! 5. [`ImageTextModel`] (image_text/): images and texts in one space, as CLIP; [`ImageTextMatcher`] compares them.
 //!
 //! Without the feature `train` only the model and the classification are built, and `burn-train` is not.

@@ -1,9 +1,9 @@
 //! Which patches of an image the answer came from, as far as attention tells.
 //!
 //! Source: Abnar and Zuidema 2020, Quantifying attention flow in transformers, §3 (<https://arxiv.org/abs/2005.00928>): the layers
-//! `A_l = (W_l + I) / 2`, with `W_l` the mean of the heads' weights, multiplied from the first to the last. The row of the class
-//! token is taken, the mean of both rows with a distillation token, or that of all rows where the mean of the patches is classified. Weights are no proof of what a model
-//! relies on.
+//! `A_l = (W_l + I) / 2`, with `W_l` the mean of the heads' weights, multiplied from the first to the last. The row of the class token is
+//! taken, the mean of both rows with a distillation token, or that of all rows where the mean of the patches is classified. Weights are no
+//! proof of what a model relies on.
 
 use burn::tensor::{Device, Tensor};
 use firelight_core::{Pass, Trace};

@@ -22,7 +22,8 @@ pub(super) const MASKED: &str = include_str!("masked.toml");
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct TextsRecipe {
-    /// Which texts are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`. Held out are those of a table that a classifier holds out, and the last ones of a `.txt`.
+    /// Which texts are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`. Held out are those
+    /// of a table that a classifier holds out, and the last ones of a `.txt`.
     pub split: SplitConfig,
     /// Which columns of a table hold texts, and its labels, of which nothing is learnt. Default: the text in the first column,
     /// the label in the second. In a `.txt` every line is a text.

@@ -25,8 +25,9 @@ pub fn texts_recipe() -> &'static str {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabelledRecipe {
-    /// Which texts are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`. Held out are as many of each class as it has a share, drawn by `split.seed`: the seed of the recipe does not draw them, so
-    /// that trainings of several seeds, and those that one begins from, are judged by the same texts.
+    /// Which texts are trained on, and which are only validated on: `split.train`, `split.validation` and `split.seed`. Held out are as
+    /// many of each class as it has a share, drawn by `split.seed`: the seed of the recipe does not draw them, so that trainings of several
+    /// seeds, and those that one begins from, are judged by the same texts.
     pub split: SplitConfig,
     /// Which columns hold what: `{ text = ["title", "body"], label = "class" }`, with `pair` for pairs of texts. Default: the
     /// text in the first column, the label in the second.

@@ -1,7 +1,7 @@
 //! `firelight caption`: images in, texts that describe them out, and a picture of where every word looked.
 
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use firelight::data::Image;
@@ -50,17 +50,24 @@ impl Caption {
         check_picture("--attention", self.attention.as_deref(), &self.image)?;
         let images = self.image.iter().map(Image::open).collect::<Result<Vec<_>, _>>()?;
         let captioner = self.model.load(Captioner::load_from)?;
-        let found = captioner.caption(&images, self.beams.get())?;
-        for ((path, image), caption) in self.image.iter().zip(&images).zip(&found) {
-            let path = path.display().to_string();
-            let words = captioner.words(image, caption)?;
-            if let Some(picture) = &self.attention {
-                captioner.picture(image, &words).write_png(picture)?;
-                output::note(format_args!("wrote {}, row by row: {}", picture.display(), rows(&words)));
+        let batches = self.image.chunks(Captioner::BATCH).zip(images.chunks(Captioner::BATCH));
+        for (paths, images) in batches {
+            let found = captioner.caption(images, self.beams.get())?; // Where it fails, those before are printed.
+            for ((path, image), caption) in paths.iter().zip(images).zip(&found) {
+                self.show(&captioner, (path.as_path(), image), caption)?;
             }
-            output::print(&self.shown(&path, caption, &words))?;
         }
         Ok(())
+    }
+
+    /// Prints a caption, and writes the picture that is asked for.
+    fn show(&self, captioner: &Captioner, (path, image): (&Path, &Image), caption: &seq2seq::Caption) -> Result<()> {
+        let words = captioner.words(image, caption)?;
+        if let Some(picture) = &self.attention {
+            captioner.picture(image, &words).write_png(picture)?;
+            output::note(format_args!("wrote {}, row by row: {}", picture.display(), rows(&words)));
+        }
+        Ok(output::print(&self.shown(&path.display().to_string(), caption, &words))?)
     }
 
     /// An object, or the path and the caption.

@@ -137,6 +137,7 @@ impl Generate {
         self.contrast.check(&self.sampling)?;
         let searches = self.search.is_wanted();
         let draws = self.sampling.given().or((self.num_samples > 1).then_some("--num-samples"));
+        let draws = draws.or(self.sampling.has_seed().then_some("--seed"));
         let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.guesses.given());
         let draws =
             draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
@@ -363,7 +364,10 @@ fn logprobs(generator: &TextGenerator, generated: &GeneratedText) -> Value {
         let other = |&(id, logprob): &(u32, f64)| json!({"id": id, "token": piece(id), "logprob": logprob});
         score.top.iter().map(other).collect()
     };
-    let told = |score: &TokenScore| json!({"id": score.id, "token": piece(score.id), "logprob": score.log_probability, "rank": score.rank, "top": others(score)});
+    let told = |score: &TokenScore| {
+        json!({"id": score.id, "token": piece(score.id), "logprob": score.log_probability, "rank": score.rank,
+            "top": others(score)})
+    };
     generated.scores.iter().map(told).collect()
 }
 

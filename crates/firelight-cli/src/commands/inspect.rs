@@ -23,8 +23,8 @@ Examples:
   firelight inspect runs/stories-1 --json
 
 Nothing is drawn or loaded, so models that this machine cannot hold are counted, too. FLOP are those of matrix products and of \
-attention, of one token, forward; a training step takes three times as many. `size` is what the parameters take, `kept` is how many numbers one token leaves for the \
-backward pass. All sizes are in single precision.";
+attention, of one token, forward; a training step takes three times as many. `size` is what the parameters take, \
+`kept` is how many numbers one token leaves for the backward pass. All sizes are in single precision.";
 
 /// Print the parts of a model: parameters, arithmetic, memory
 #[derive(clap::Args)]

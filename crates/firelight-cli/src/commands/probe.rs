@@ -18,8 +18,8 @@ Examples:
   firelight probe gpt2 --file reviews.tsv
   firelight probe runs/stories-1 --file train.tsv --held-out test.tsv --json
 
-The first column of a file is the text, the second its label; of .jsonl and .parquet the keys text and label. A probe is a logistic regression of the mean over the tokens of a text: of what \
-the first layer reads, and of what each layer leaves.";
+The first column of a file is the text, the second its label; of .jsonl and .parquet the keys text and label. \
+A probe is a logistic regression of the mean over the tokens of a text: of what the first layer reads, and of what each layer leaves.";
 
 /// Show how well labels of texts can be read off each layer of a model
 #[derive(clap::Args)]

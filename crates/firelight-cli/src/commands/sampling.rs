@@ -44,7 +44,7 @@ pub(super) struct Sampling {
     #[arg(long, value_name = "F", default_value_t = MirostatOptions::default().eta, requires = "mirostat")]
     mirostat_eta: f64,
     /// Seed of the draws: the same seed gives the same text [default: 0]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", conflicts_with = "greedy")]
     seed: Option<u64>,
     #[command(flatten)]
     penalties: Penalties,

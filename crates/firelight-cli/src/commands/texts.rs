@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Error, Result, anyhow, bail, ensure};
 use firelight::data::{line_not_utf8, read_text, text_of};
 use firelight::storage::TaskError;
-use firelight::training::{Communicator, deal};
+use firelight::training::{Communicator, deal_partial};
 
 use super::sheet::{Said, Sheet, Tally};
 use crate::failure::{Mistake, is_user_error, problems};
@@ -95,7 +95,7 @@ impl Texts {
         Ok(sheet.tally(lines))
     }
 
-    /// Answers the blocks of lines that are this rank's, and shows those of all on the first one.
+    /// Answers the blocks of lines that are this rank's, and shows those of all on the first one: of a block that failed, what was written before.
     fn share(
         &mut self,
         ranks: &dyn Communicator,
@@ -105,10 +105,10 @@ impl Texts {
         let next = || self.next_lines().map_err(to_task_error);
         let answer = |before: usize, some: &[String]| {
             let mut sheet = Sheet::keeping();
-            answer(before, some, &mut sheet).map_err(to_task_error)?;
-            Ok(sheet.said(some.len()))
+            let done = answer(before, some, &mut sheet).map_err(to_task_error);
+            (Some(sheet.said(some.len())), done)
         };
-        deal(ranks, next, answer, |said: Said| tally.show(said))?;
+        deal_partial(ranks, next, answer, |said: Said| tally.show(said))?;
         Ok(tally)
     }
 

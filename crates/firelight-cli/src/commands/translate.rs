@@ -294,6 +294,7 @@ mod tests {
         assert_eq!(search, "--temperature is not for a search: leave it out, or --beams");
         let several = refused("translate run --greedy --n-best 2");
         assert_eq!(several, "--n-best is for a search: leave it out, or --greedy");
+        assert!(Command::try_parse_from("translate run --greedy --seed 7".split(' ')).is_err());
         let alone = refused("translate run --seed 7");
         assert!(alone.ends_with("add a sampling option, such as --temperature 1"), "{alone}");
         translate("translate run --seed 7 --top-k 5").check().unwrap();

@@ -41,6 +41,8 @@ fn beams_find_texts_with_falling_scores() {
         groups.iter().map(|line| line["text"].as_str().unwrap().chars().take(1).collect()).collect();
     assert_eq!(firsts.len(), 4, "groups avoid one another's tokens: {groups:?}");
     refused(&["--beams", "3", "--temperature", "2"], &["--temperature is not for a search: leave it out, or --beams"]);
+    refused(&["--beams", "3", "--seed", "7"], &["--seed is not for a search: leave it out, or --beams"]);
+    refused(&["--greedy", "--seed", "7"], &["'--greedy'", "'--seed <N>'"]);
     refused(&["--n-best", "2"], &["--n-best is for a search: give --beams, too"]);
     refused(&["--beams", "3", "--beam-groups", "2"], &["groups is 2, expected a divisor of the number of beams, 3"]);
     refused(&["--beams", "3", "--early-stopping", "soon"], &["expected full, heuristic or never"]);
@@ -71,7 +73,7 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
     refused(&["--contrastive", "1.5"], &["penalty_alpha is 1.5, expected a number from 0 to 1"]);
     refused(&["--contrastive", "0.6", "--top-k", "0"], &["top_k is 0, expected 1 or more"]);
     let draft = text(&model().dir);
-    let others: [&[&str]; 10] = [
+    let others: [&[&str]; 11] = [
         &["--beams", "3"],
         &["--best-of", "2"],
         &["--num-samples", "2"],
@@ -79,6 +81,7 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
         &["--prompt-lookup"],
         &["--greedy"],
         &["--temperature", "2"],
+        &["--seed", "7"],
         &["--stop", "."],
         &["--no-cache"],
         &["--keep", "2"],

@@ -189,13 +189,18 @@ fn newton(rows: &[Vec<f64>], labels: &[bool], penalty: f64) -> Vec<f64> {
         let halved = (0..STEPS as i32).map(|halving| 0.5f64.powi(halving));
         let mut tried = halved.map(|size| weights.iter().zip(&change).map(|(weight, by)| weight - size * by).collect());
         let Some(next) = tried.find(|next: &Vec<f64>| loss(rows, labels, next, penalty) <= before) else { break };
-        let moved = next.iter().zip(&weights).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+        let ends = is_still(&next, &weights);
         weights = next;
-        if moved < STILL {
+        if ends {
             break;
         }
     }
     weights
+}
+
+/// Whether no weight moved. One that is no number has not come to rest.
+fn is_still(next: &[f64], weights: &[f64]) -> bool {
+    next.iter().zip(weights).all(|(a, b)| (a - b).abs() < STILL)
 }
 
 /// The gradient, by the inverse of the second derivative.
@@ -254,6 +259,14 @@ mod tests {
             assert!(slope.abs() < 1e-6, "{slope:e}");
         }
         assert!(weights[0] > 0.0, "larger numbers are more often of class 1: {weights:?}");
+    }
+
+    #[test]
+    fn weights_that_are_no_numbers_are_not_at_rest() {
+        assert!(is_still(&[1.0, 2.0], &[1.0, 2.0 + 1e-10]));
+        assert!(!is_still(&[1.0, 2.0], &[1.0, 2.0 + 1e-8]));
+        assert!(!is_still(&[1.0, f64::NAN], &[1.0, 2.0]));
+        assert!(!is_still(&[1.0, f64::INFINITY], &[1.0, f64::INFINITY]));
     }
 
     #[test]

@@ -225,7 +225,7 @@ impl Processors {
         }
     }
 
-    fn takes_precedence(&self) -> bool {
+    pub(crate) fn takes_precedence(&self) -> bool {
         self.0.iter().any(|processor| processor.takes_precedence())
     }
 

@@ -24,14 +24,16 @@ pub(crate) struct Few {
 }
 
 impl Few {
-    /// None if options may look at any token: those with penalties, log-probabilities, no top-k, or one of `processors` that sees ids.
+    /// None if options may look at any token: those with penalties, log-probabilities, no top-k, or one of `processors` that sees ids or takes
+    /// precedence, for which the logits of all tokens are remembered.
     pub(crate) fn of(options: &GenerationOptions, processors: &Processors) -> Option<Self> {
         let (count, temperature) = match &options.sampling {
             Sampling::Greedy => (1, 1.0),
             Sampling::Random(random) => (random.top_k?, random.temperature),
         };
         let looks_at_all = options.processing != Processing::default() || options.logprobs.is_some();
-        (!looks_at_all && processors.ignore_ids()).then_some(Self { count, temperature })
+        let looks_at_all = looks_at_all || !processors.ignore_ids() || processors.takes_precedence();
+        (!looks_at_all).then_some(Self { count, temperature })
     }
 
     /// Whether a device can find them, and the next one.

@@ -252,6 +252,17 @@ fn a_prompt_that_begins_alike_is_read_from_where_it_differs() {
 }
 
 #[test]
+fn a_prompt_that_goes_on_keeps_what_its_own_decoder_keeps() {
+    let model = model(PositionConfig::Learned);
+    let keeping = |tokens| WithCache::new(&model, CacheKind::Plain).keeping(tokens);
+    let (_, state) = keeping(3).prefill(vec![vec![1, 2, 3, 4]]).unwrap();
+    assert_eq!(state.keep, 3);
+    let prompt = vec![vec![1, 2, 3, 4, 5, 6]];
+    assert_eq!(keeping(1).prefill_rest(prompt.clone(), state.clone()).unwrap().1.keep, 1);
+    assert_eq!(model.prefill_rest(prompt, state).unwrap().1.keep, 0);
+}
+
+#[test]
 fn rows_that_join_go_on_as_they_would_alone() {
     let token = |ids: &[i32]| Tensor::<1, Int>::from_ints(ids, &Device::default());
     // Frequencies that depend on the length are those of the longest row.

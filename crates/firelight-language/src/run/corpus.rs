@@ -1,6 +1,7 @@
 //! The tokens of a run, as one stream or as documents, and the loaders that read them. What the recipe's `[data]` section
 //! says of documents, packing and batches is decided here, for training and evaluation alike.
 
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -98,14 +99,14 @@ impl Corpus {
         self.parts().flat_map(|part| part.tokens().iter())
     }
 
-    /// The ids of each document, or of each source where there are no documents.
-    pub(super) fn examples(&self) -> impl Iterator<Item = Vec<u32>> {
+    /// Each document, or each source where there are no documents.
+    pub(super) fn examples(&self) -> impl Iterator<Item = Example> {
         self.parts().flat_map(|part| {
             let ranges: Vec<Range<usize>> = match part.documents() {
                 Some(documents) => documents.ranges().collect(),
                 None => std::iter::once(0..part.tokens().len()).collect(),
             };
-            ranges.into_iter().map(move |range| part.tokens().get(range))
+            ranges.into_iter().map(move |range| Example(part.tokens().slice(range)))
         })
     }
 
@@ -177,6 +178,23 @@ impl Corpus {
     }
 }
 
+/// Ids that are hashed together: a source without documents may be longer than memory.
+const PIECE: usize = 1 << 16;
+
+/// What ranks compare a checksum of.
+pub(super) struct Example(Tokens);
+
+impl Hash for Example {
+    /// As a `Vec` of the ids: how many there are, then the ids.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let length = self.0.len();
+        state.write_usize(length);
+        for begin in (0..length).step_by(PIECE) {
+            u32::hash_slice(&self.0.get(begin..length.min(begin + PIECE)), state);
+        }
+    }
+}
+
 /// What there is, row by row of a batch.
 struct Items {
     rows: Rows,
@@ -243,7 +261,7 @@ mod tests {
     use crate::training::LmTask;
     use firelight_core::{LossConfig, ParamBuilder};
     use firelight_storage::{Checkpoint, Existing};
-    use firelight_training::{RunRequest, Threads, ThreadsOptions, evaluate_run, evaluate_run_on};
+    use firelight_training::{ExampleDigest, RunRequest, Threads, ThreadsOptions, evaluate_run, evaluate_run_on};
 
     const RECIPE: &str = "task = \"language\"\n\n[data]\nsplit.validation = 0.2\n\n\
         [model]\nd_model = 8\nn_heads = 2\nn_layers = 1\nmax_seq_len = 24\n\n[training]\nsteps = 4\nbatch_size = 3\n";
@@ -338,7 +356,27 @@ mod tests {
         let part = |ends: Option<Vec<usize>>| Part::new(Tokens::from(vec![7, 8, 9]), ends);
         let corpus = Corpus::new(vec![part(None), part(Some(vec![1, 3]))]);
         let expected = [vec![7, 8, 9], vec![7], vec![8, 9]];
-        assert_eq!(corpus.examples().collect::<Vec<_>>(), expected);
+        let found: Vec<Vec<u32>> = corpus.examples().map(|example| example.0.iter().collect()).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn examples_of_any_length_are_hashed_as_their_ids() {
+        for length in [0, 1, PIECE - 1, PIECE, PIECE + 1, 2 * PIECE + 3] {
+            let ids: Vec<u32> = (0..length as u32).map(|id| id % 251).collect();
+            let digest = |examples: &mut dyn Iterator<Item = Example>| {
+                let mut digest = ExampleDigest::default();
+                digest.extend(examples);
+                digest.to_string()
+            };
+            let part = |ids: &[u32]| Part::new(Tokens::from(ids.to_vec()), None);
+            let found = digest(&mut Corpus::new(vec![part(&ids)]).examples());
+            let mut whole = ExampleDigest::default();
+            whole.extend([&ids]);
+            assert_eq!(found, whole.to_string(), "{length}");
+            let two = [part(&ids), part(&[7])];
+            assert_ne!(digest(&mut Corpus::new(two.into()).examples()), found);
+        }
     }
 
     #[test]

@@ -83,11 +83,12 @@ impl TextGenerator {
     /// # Errors
     /// As [`generate`](Self::generate).
     pub fn contrast(&self, prompt: &str, options: &ContrastiveOptions) -> Result<GeneratedText, TaskError> {
-        let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
+        let prompt = self.readable(self.encode(prompt)?, 0); // as the text slides
+        let (mut options, text) = (options.clone(), self.tokenizer.stream_after(&prompt));
         self.end(&mut options.stop_tokens, &mut options.processing);
         let asked = options.max_new_tokens;
-        options.max_new_tokens = self.room(asked, prompt[0].len());
-        let found = contrastive_search(&self.real(&self.model), prompt, &options)
+        options.max_new_tokens = self.room(asked, prompt.len());
+        let found = contrastive_search(&self.real(&self.model), vec![prompt], &options)
             .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
         let stopped = overflow::reason(found.stopped, found.ids.len(), asked);
         Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stopped })

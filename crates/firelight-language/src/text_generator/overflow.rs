@@ -81,10 +81,9 @@ impl TextGenerator {
         self.keep.unwrap_or_else(|| self.front().len()).min(self.model.max_seq_len() / 2)
     }
 
-    /// What is read of a prompt.
-    pub(super) fn readable(&self, mut prompt: Vec<u32>) -> Vec<u32> {
+    /// What is read of a prompt whose text keeps the first `keep` tokens.
+    pub(super) fn readable(&self, mut prompt: Vec<u32>, keep: usize) -> Vec<u32> {
         if self.overflow == ContextOverflow::Slide {
-            let keep = self.kept();
             let gone = slid(prompt.len(), self.model.max_seq_len(), keep);
             if gone > 0 {
                 prompt.drain(keep..keep + gone); // The prompt is longer than the context, and so than what is kept.

@@ -40,7 +40,10 @@ impl Export<'_> {
             json!({"prompts": prompts, "default_prompt_name": config.default_prompt, "similarity_fn_name": "cosine"});
         self.json("config_sentence_transformers.json", &own)?;
         // Last: it makes the folder one of a sentence model.
-        let module = |(place, (kind, path)): (usize, &(&str, String))| json!({"idx": place, "name": place.to_string(), "path": path, "type": format!("sentence_transformers.models.{kind}")});
+        let module = |(place, (kind, path)): (usize, &(&str, String))| {
+            let class = format!("sentence_transformers.models.{kind}");
+            json!({"idx": place, "name": place.to_string(), "path": path, "type": class})
+        };
         self.json("modules.json", &modules.iter().enumerate().map(module).collect())
     }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
@@ -38,15 +38,20 @@ impl Export<'_> {
         self.make_folder()?;
         self.weights(&description.table, &parameters, is_own, &self.to.join("model.safetensors"))?;
         let mut notes = Vec::new();
+        let generation = GenerationDefaults::of_file(self.run.generation())?;
         if let Some(tokenizer) = tokenizer {
+            let padding = padding_of(&generation, &tokenizer).or(tokenizer.role(SpecialRole::End));
+            let tokenizer = with_padding(tokenizer, &config, padding)?;
             add_ids(&mut config, &tokenizer);
+            // No id of the config: `generate` would take unknown words for padding, where it is given no mask.
+            let unknown = tokenizer.role(SpecialRole::Unknown);
+            let tokenizer = with_padding(tokenizer, &config, unknown)?;
             let settings = tokenizer_config(&tokenizer, chat.as_ref(), &structure);
             notes = self.tokenizers(&tokenizer, settings, &config["model_type"])?;
         }
         chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
-        match GenerationDefaults::of_file(self.run.generation())? {
-            nothing if nothing.is_empty() => {}
-            said => self.json("generation_config.json", &serde_json::to_value(said).unwrap_or_default())?,
+        if !generation.is_empty() {
+            self.json("generation_config.json", &serde_json::to_value(generation).unwrap_or_default())?;
         }
         if let Structure::Encoder(model) = &structure {
             self.sentence(model, &parameters)?;
@@ -64,20 +69,23 @@ impl Export<'_> {
         model_type: &Value,
     ) -> Result<Vec<String>, TaskError> {
         let pair = MARIAN.map(|name| self.run.path().join(name));
-        let is_pair = model_type == "marian" && pair.iter().all(|path| path.is_file());
+        let has_pair = model_type == "marian" && pair.iter().all(|path| path.is_file());
+        let is_pair = has_pair && self.copy_pair(&pair, tokenizer)?;
         if is_pair {
             // `transformers` knows two tokenizers in this form alone.
             settings["tokenizer_class"] = json!("MarianTokenizer");
-            for (name, path) in MARIAN.iter().zip(&pair) {
-                let copied = fs::copy(path, self.to.join(name));
-                copied.map_err(StorageError::io("copy", path))?;
-            }
         } else {
             tokenizer.save(self.to.join("tokenizer.json"))?;
         }
         self.json("tokenizer_config.json", &settings)?;
         let source = Some(self.run.source_tokenizer()).filter(|path| path.is_file() && !is_pair);
         let mut notes: Vec<String> = beside(tokenizer, model_type)?.into_iter().collect();
+        if has_pair && !is_pair {
+            let pair = MARIAN.join(", ");
+            notes.push(format!(
+                "{pair} are left out: they give other ids than the tokenizers of the run, which were exchanged"
+            ));
+        }
         if let Some(source) = source {
             Tokenizer::load(source)?.save(self.to.join("source_tokenizer.json"))?;
             let note =
@@ -85,6 +93,28 @@ impl Export<'_> {
             notes.push(note.into());
         }
         Ok(notes)
+    }
+
+    /// Copies Marian's two tokenizers, unless those of the run, which were made of them, have been exchanged since. Returns whether it did.
+    fn copy_pair(&self, pair: &[PathBuf], tokenizer: &Tokenizer) -> Result<bool, TaskError> {
+        let copies = MARIAN.map(|name| self.to.join(name));
+        for (path, copy) in pair.iter().zip(&copies) {
+            fs::copy(path, copy).map_err(StorageError::io("copy", path))?;
+        }
+        let source = self.run.source_tokenizer();
+        let source = if source.is_file() { Tokenizer::load(source)? } else { tokenizer.clone() };
+        // There is no tokenizer.json in the folder, so that these are made of the pair.
+        let made = [Tokenizer::of_source(self.to), Tokenizer::of_folder(self.to)];
+        let agree = [&source, tokenizer].into_iter().zip(made).all(|(own, made)| match made {
+            Ok(Some(made)) => encode_alike(own, made),
+            _ => false,
+        });
+        if !agree {
+            for copy in &copies {
+                fs::remove_file(copy).map_err(StorageError::io("remove", copy))?;
+            }
+        }
+        Ok(agree)
     }
 
     pub(super) fn make_folder(&self) -> Result<(), TaskError> {
@@ -129,6 +159,21 @@ impl Export<'_> {
 
 /// The files of Marian's two tokenizers.
 pub(crate) const MARIAN: [&str; 3] = ["source.spm", "target.spm", "vocab.json"];
+
+/// Tokens that a text is made of, where tokenizers are compared.
+const TOKENS: usize = 256;
+
+/// Whether both have the same tokens, put the same around a text, and give the same ids for what the tokens spell. The other one may have added
+/// tokens for which the model has no vectors.
+fn encode_alike(own: &Tokenizer, other: Tokenizer) -> bool {
+    let size = own.vocab_size();
+    let Ok(other) = other.without_added_from(size) else { return false };
+    let ids: Vec<u32> = (0..size as u32).collect();
+    let alike = |text: &str| own.encode(text).ok() == other.encode(text).ok();
+    own.agrees_with("pair", &other).is_ok()
+        && own.frame() == other.frame()
+        && ids.chunks(TOKENS).all(|ids| alike(&own.decode(ids)))
+}
 
 /// What `transformers` reads in another way than `tokenizer.json` says. From its version 5 on, the tokenizer of a `qwen2` is built from
 /// vocabulary and merges alone, whatever class `tokenizer_config.json` names: Qwen's normalizer and pre-tokenizer replace the file's
@@ -205,6 +250,26 @@ fn with_end(tokenizer: Tokenizer, structure: &Structure) -> Result<Tokenizer, Ta
     let is_bare = matches!(structure, Structure::Seq2Seq(_)) && tokenizer.frame().is_none();
     Ok(match tokenizer.role(SpecialRole::End).filter(|_| is_bare) {
         Some(end) => tokenizer.with_end(end)?,
+        None => tokenizer,
+    })
+}
+
+/// The padding of a published model, where its tokenizer does not tell.
+fn padding_of(generation: &GenerationDefaults, tokenizer: &Tokenizer) -> Option<u32> {
+    generation.number("pad_token_id").map(|id| id as u32).filter(|&id| tokenizer.is_special(id))
+}
+
+/// `transformers` pads no batch of texts without a padding token: where neither tokenizer nor family has one, another token takes its place, as is
+/// usual with GPT-2. The mask hides it.
+fn with_padding(
+    tokenizer: Tokenizer,
+    config: &Map<String, Value>,
+    stand_in: Option<u32>,
+) -> Result<Tokenizer, TaskError> {
+    let is_said = config.get("pad_token_id").is_some_and(|id| !id.is_null());
+    let has_padding = is_said || tokenizer.role(SpecialRole::Padding).is_some();
+    Ok(match stand_in.filter(|_| !has_padding) {
+        Some(id) => tokenizer.with_role(SpecialRole::Padding, id)?,
         None => tokenizer,
     })
 }

@@ -219,7 +219,10 @@ fn placed(reader: &Reader<'_>, told: Told, begin: usize, alignment: usize) -> Re
         start.and_then(|start| Some(start..start.checked_add(size)?)).filter(|place| place.end <= reader.size());
     let place = place.ok_or_else(|| {
         let bytes = reader.size();
-        reader.damaged(&format!("has the tensor `{shown}` of {size} bytes at {offset} behind byte {begin}, but only {bytes} bytes: it was cut short, or its table is wrong"))
+        reader.damaged(&format!(
+            "has the tensor `{shown}` of {size} bytes at {offset} behind byte {begin}, but only {bytes} bytes: it was cut short, or its \
+             table is wrong"
+        ))
     })?;
     Ok(Entry { name, shape, format, place })
 }

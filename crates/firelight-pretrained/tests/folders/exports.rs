@@ -70,6 +70,33 @@ fn no_id_outside_of_the_vocabulary_is_written() {
     assert_eq!(json_of(&again, "config.json")["pad_token_id"], Value::Null);
 }
 
+/// `transformers` pads no batch without a padding token.
+#[test]
+fn without_a_padding_token_the_end_or_the_unknown_pads() {
+    let cases: [(&str, &[&str], Value, Value); 5] = [
+        ("llama-plain", &["<unk>", "</s>"], json!("</s>"), json!(4)),
+        ("llama-plain", &["<unk>"], json!("<unk>"), Value::Null),
+        ("llama-plain", &["</s>", "<pad>"], json!("<pad>"), json!(4)),
+        ("llama-plain", &[], Value::Null, Value::Null),
+        ("roberta-texts", &["<unk>"], Value::Null, json!(1)), // the family's own
+    ];
+    for (name, special, token, id) in cases {
+        let home = copy(name);
+        let characters = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+        characters.with_special_tokens(special).unwrap().save(home.path().join("tokenizer.json")).unwrap();
+        let mut config = json_of(home.path(), "config.json");
+        for key in ["bos_token_id", "eos_token_id", "pad_token_id"] {
+            config.as_object_mut().unwrap().remove(key);
+        }
+        fs::write(home.path().join("config.json"), config.to_string()).unwrap();
+        let (out, _) = written_back(&home);
+        assert_eq!(settings(&out)["pad_token"], token, "{name}: {special:?}");
+        assert_eq!(json_of(&out, "config.json")["pad_token_id"], id, "{name}: {special:?}");
+        let read = Tokenizer::load(out.join("tokenizer.json")).unwrap();
+        assert_eq!(read.encode("cab").unwrap(), [2, 0, 1]);
+    }
+}
+
 /// The translator puts the end behind a source; a reader of the folder knows of it by the tokenizer alone.
 #[test]
 fn a_translators_tokenizer_puts_the_end_behind_a_source() {
@@ -108,9 +135,8 @@ fn a_tokenizer_that_transformers_reads_in_another_way_is_told() {
     }
 }
 
-/// `transformers` has no place for a second tokenizer but Marian's own files.
-#[test]
-fn the_two_tokenizers_of_marian_are_published_as_they_came() {
+/// A model with the two tokenizers of Marian.
+fn marian() -> TempDir {
     let home = copy("marian-plain");
     let pieces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/sentence_piece/marian");
     for name in ["source.spm", "target.spm"] {
@@ -123,7 +149,13 @@ fn the_two_tokenizers_of_marian_are_published_as_they_came() {
         ids.into_iter().filter(|(_, id)| id.as_u64().is_some_and(|id| id < 47)).collect();
     ids.insert("<pad>".into(), json!(47));
     fs::write(home.path().join("vocab.json"), Value::Object(ids).to_string()).unwrap();
+    home
+}
 
+/// `transformers` has no place for a second tokenizer but Marian's own files.
+#[test]
+fn the_two_tokenizers_of_marian_are_published_as_they_came() {
+    let home = marian();
     let (out, notes) = written_back(&home);
     assert!(notes.is_empty(), "{notes:?}");
     assert_eq!(settings(&out)["tokenizer_class"], "MarianTokenizer");
@@ -139,4 +171,22 @@ fn the_two_tokenizers_of_marian_are_published_as_they_came() {
     fs::remove_file(home.path().join("run/source.spm")).unwrap();
     let notes = export(home.path().join("run"), &Checkpoint::Last, home.path().join("again")).unwrap();
     assert!(notes[0].starts_with("source_tokenizer.json is read by Firelight alone"), "{notes:?}");
+}
+
+/// The ids of the run are those that its model has learned, whatever stands beside them.
+#[test]
+fn the_pair_of_a_run_whose_tokenizer_was_exchanged_is_left_out() {
+    for name in ["tokenizer.json", "source_tokenizer.json"] {
+        let home = marian();
+        written_back(&home);
+        let (run, again) = (home.path().join("run"), home.path().join("again"));
+        let exchanged = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+        exchanged.save(run.join(name)).unwrap();
+        let notes = export(&run, &Checkpoint::Last, &again).unwrap();
+        let told = "source.spm, target.spm, vocab.json are left out: they give other ids than";
+        assert!(notes.iter().any(|note| note.starts_with(told)), "{name}: {notes:?}");
+        assert!(["source.spm", "target.spm", "vocab.json"].iter().all(|name| !again.join(name).exists()));
+        assert_eq!(settings(&again)["tokenizer_class"], "PreTrainedTokenizerFast");
+        assert_eq!(Tokenizer::load(again.join(name)).unwrap().encode("cab").unwrap(), [2, 0, 1], "{name}");
+    }
 }

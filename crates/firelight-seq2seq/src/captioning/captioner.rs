@@ -45,8 +45,8 @@ pub struct Captioner {
 }
 
 impl Captioner {
-    /// Images that are read at once: enough to keep the cores busy, few enough for small memories.
-    pub(super) const BATCH: usize = 32;
+    /// Images that are read at once by [`caption`](Self::caption): enough to keep the cores busy, few enough for small memories.
+    pub const BATCH: usize = 32;
 
     /// Images in a row of a [`picture`](Self::picture).
     pub const COLUMNS: usize = 6;

@@ -111,9 +111,8 @@ fn pairs_of(run: &OpenedRun<'_, Seq2Seq>, asked: AskedData<'_>) -> Result<Vec<Pa
 #[cfg(test)]
 mod tests {
     use super::super::Run;
-    use super::super::pairs::batcher;
     use super::*;
-    use crate::data::PairBatch;
+    use crate::data::{PairBatch, PairBatcher};
     use burn::data::dataloader::DataLoader;
     use burn::data::dataset::InMemDataset;
     use burn::tensor::Device;
@@ -204,7 +203,7 @@ mod tests {
             let vocabulary = run.corpus.vocabulary().clone();
             let ids = InMemDataset::new(vocabulary.encode_all(pairs, 0).unwrap());
             let loader: Arc<dyn DataLoader<PairBatch>> =
-                Arc::new(StepLoader::new(ids, batcher(&vocabulary), 1, &Device::default()));
+                Arc::new(StepLoader::new(ids, PairBatcher::of(&vocabulary), 1, &Device::default()));
             let options = TranslateOptions { batch: 1, ..TranslateOptions::greedy() };
             let written = translations(vocabulary, pairs, options, TextMetric::ALL.to_vec());
             let task = Seq2SeqTask::new(run.model().clone(), LossConfig::default());

@@ -58,8 +58,54 @@ type Block = (usize, Vec<String>);
 /// If lines cannot be read, answered or shown, ranks do not read the same, or one of them has failed or does not come in time.
 pub fn deal<A, E>(
     ranks: &dyn Communicator,
-    mut next: impl FnMut() -> Result<Option<(usize, Vec<String>)>, TaskError>,
+    next: impl FnMut() -> Result<Option<(usize, Vec<String>)>, TaskError>,
     mut answer: impl FnMut(usize, &[String]) -> Result<A, TaskError>,
+    show: impl FnMut(A) -> Result<(), E>,
+) -> Result<(), E>
+where
+    A: Serialize + DeserializeOwned,
+    E: From<TaskError> + From<CommunicatorError>,
+{
+    let whole = |before: usize, lines: &[String]| match answer(before, lines) {
+        Ok(found) => (Some(found), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    deal_partial(ranks, next, whole, show)
+}
+
+/// Answers blocks of lines like [`deal`], where a block may fail when a part of it is answered: `answer` returns what it has, and whether that is
+/// all. What it has is shown before the error is returned.
+///
+/// ```
+/// use firelight_storage::TaskError;
+/// use firelight_training::{Threads, ThreadsOptions, deal_partial};
+///
+/// std::thread::scope(|scope| {
+///     for rank in Threads::ranks(2, ThreadsOptions::default()) {
+///         scope.spawn(move || {
+///             let (mut blocks, mut shown) = (["a", "b", "c"].into_iter().enumerate(), String::new());
+///             let next = || Ok::<_, TaskError>(blocks.next().map(|(before, line)| (before, vec![line.to_string()])));
+///             let answer = |before: usize, lines: &[String]| {
+///                 let done = if before == 1 { Err(TaskError::new(false, "the device is lost")) } else { Ok(()) };
+///                 (Some(lines[0].clone()), done)
+///             };
+///             let show = |answer: String| {
+///                 shown.push_str(&answer);
+///                 Ok::<(), Box<dyn std::error::Error>>(())
+///             };
+///             assert_eq!(deal_partial(&rank, next, answer, show).unwrap_err().to_string(), "the device is lost");
+///             assert!(shown.is_empty() || shown == "ab"); // the first rank shows all
+///         });
+///     }
+/// });
+/// ```
+///
+/// # Errors
+/// As [`deal`].
+pub fn deal_partial<A, E>(
+    ranks: &dyn Communicator,
+    mut next: impl FnMut() -> Result<Option<(usize, Vec<String>)>, TaskError>,
+    mut answer: impl FnMut(usize, &[String]) -> (Option<A>, Result<(), TaskError>),
     mut show: impl FnMut(A) -> Result<(), E>,
 ) -> Result<(), E>
 where
@@ -68,7 +114,9 @@ where
 {
     if ranks.world() == 1 {
         while let Some((before, lines)) = next()? {
-            show(answer(before, &lines)?)?;
+            let (found, done) = answer(before, &lines);
+            found.map_or(Ok(()), &mut show)?;
+            done?;
         }
         return Ok(());
     }
@@ -80,8 +128,9 @@ where
             shown = waiting.drain(..).try_for_each(&mut show);
             let ends = shown.is_err();
             let own = own.filter(|_| !ends);
-            let found = own.map(|(before, lines)| answer(before, &lines).map_err(|error| Failure::of(&error)));
-            Handed { read, unread, answer: found, ends }
+            let (found, done) = own.map_or((None, Ok(())), |(before, lines)| answer(before, &lines));
+            let failed = done.err().map(|error| Failure::of(&error));
+            Handed { read, unread, answer: Vec::from_iter(found), failed, ends }
         })?;
         if all[0].ends {
             return shown;
@@ -97,16 +146,16 @@ where
     }
 }
 
-/// The answers of a round up to the first failure, if there is one.
+/// The answers of a round up to the first failure, if there is one, with what there is of the answer that failed.
 fn in_order<A>(all: Vec<Handed<A>>) -> (Vec<A>, Option<Failure>) {
     if let Some(failure) = differing(&all) {
         return (Vec::new(), Some(failure));
     }
     let (unread, mut found) = (all[0].unread.clone(), Vec::new());
-    for answer in all.into_iter().filter_map(|handed| handed.answer) {
-        match answer {
-            Ok(answer) => found.push(answer),
-            Err(failure) => return (found, Some(failure)),
+    for Handed { answer, failed, .. } in all {
+        found.extend(answer);
+        if failed.is_some() {
+            return (found, failed);
         }
     }
     (found, unread)
@@ -130,8 +179,10 @@ struct Handed<A> {
     read: Vec<Read>,
     /// Why there are no more of them.
     unread: Option<Failure>,
-    /// What it answers to its own block.
-    answer: Option<Result<A, Failure>>,
+    /// What it answers to its own block, if anything: no `Option`, since an answer may be one.
+    answer: Vec<A>,
+    /// Why that is not all.
+    failed: Option<Failure>,
     /// Whether nobody looks at the answers any longer.
     ends: bool,
 }

@@ -8,7 +8,7 @@ use super::begin::Plan;
 use super::estimate::cost_by_paths;
 use super::{Estimate, RecipeOf, Task};
 use crate::ranks::Ranks;
-use crate::words::size_in_words;
+use crate::words::{size_available, size_needed};
 use crate::{Problem, Recipe};
 
 /// What a device may have whose memory is not known: 1 TiB, more than any has today.
@@ -42,7 +42,7 @@ fn check_within<T: Task>(
     smaller.truncate(NAMED);
     let each = if sharing == 1 { String::new() } else { format!(" for each of {sharing} ranks on this machine") };
     let too_much =
-        format!("would take about {} of memory, and there is {}{each}", size_in_words(bytes), size_in_words(limit));
+        format!("would take about {} of memory, and there is {}{each}", size_needed(bytes), size_available(limit));
     let fitting = smaller.iter().map(|(key, _, fits)| format!("{key} = {fits}")).collect::<Vec<_>>().join(" or ");
     Some(match smaller.first() {
         Some((key, value, _)) => {
@@ -180,7 +180,7 @@ mod tests {
         ] {
             let found = check(limit).unwrap();
             let expected = format!(
-                "training.batch_size = 1000: the training would take about 7.8 KiB of memory, and there is {there_is}; \
+                "training.batch_size = 1000: the training would take about 7.9 KiB of memory, and there is {there_is}; \
                  training.batch_size = {fits} would fit"
             );
             assert_eq!((found.key.as_str(), found.text), ("training.batch_size", expected));

@@ -40,7 +40,11 @@ pub enum DeviceError {
     },
 
     /// The device is there, but a file that its kernels are compiled with is not.
-    #[error("{device} cannot compute: {} needs {file}; install the CUDA toolkit or NVIDIA's package nvidia-cuda-nvcc and set CUDA_PATH, or choose another device: {available}", .backend.name())]
+    #[error(
+        "{device} cannot compute: {} needs {file}; install the CUDA toolkit or NVIDIA's package nvidia-cuda-nvcc and set CUDA_PATH, or choose \
+         another device: {available}",
+        .backend.name()
+    )]
     MissingFile {
         /// The device.
         device: String,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Sampler;
-use crate::processors::{MirostatOptions, Xtc};
+use crate::processors::{History, LogitsProcessor, MirostatOptions, Xtc};
 use crate::sampler::{by_all, by_shortlists, few};
 use crate::sequence::Sequence;
 
@@ -115,6 +115,39 @@ fn options_that_may_look_at_any_token_have_no_shortlist() {
         top_k.with_random(|random| random.mirostat = Some(MirostatOptions::default())),
     ];
     assert!(whole.iter().all(|options| few(options).is_none()));
+}
+
+/// Leaves the most probable tokens, whatever others hide.
+#[derive(Clone, Debug)]
+struct Best {
+    takes_precedence: bool,
+}
+
+impl LogitsProcessor for Best {
+    fn process(&mut self, _: &History<'_>, _: &mut [f64]) {}
+
+    fn ignores_ids(&self) -> bool {
+        true
+    }
+
+    fn takes_precedence(&self) -> bool {
+        self.takes_precedence
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
+#[test]
+fn a_rule_with_precedence_has_no_shortlist_even_if_it_ignores_ids() {
+    let few = |takes_precedence| {
+        let mut processors = Processors::default();
+        processors.push(Best { takes_precedence });
+        Few::of(&GenerationOptions::new(9).greedy(), &processors)
+    };
+    assert_eq!(few(false), Some(Few { count: 1, temperature: 1.0 }));
+    assert_eq!(few(true), None);
 }
 
 #[test]

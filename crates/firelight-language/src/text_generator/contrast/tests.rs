@@ -4,6 +4,7 @@ use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_generation::{BeamOptions, GenerationOptions};
 
 use super::*;
+use crate::ContextOverflow;
 use crate::text_generator::tests::{config, generator};
 
 /// Within the context of the model, behind a prompt of three tokens.
@@ -24,6 +25,14 @@ fn a_search_without_contrast_is_greedy() {
     let error = generator().contrast("abc", &ContrastiveOptions::new(9).with_contrast(0, 2.0)).unwrap_err();
     assert!(error.is_user_error());
     assert!(error.to_string().ends_with("penalty_alpha is 2, expected a number from 0 to 1"), "{error}");
+}
+
+#[test]
+fn of_a_prompt_that_slides_none_is_kept_as_of_its_text() {
+    let keeping = generator().with_kept(3).unwrap().with_context_overflow(ContextOverflow::Slide);
+    let options = ContrastiveOptions::new(TOKENS);
+    let found = keeping.contrast("abcdefghhgfedcba", &options).unwrap(); // four tokens too many: six go
+    assert_eq!(found, generator().contrast("ghhgfedcba", &options).unwrap());
 }
 
 /// Another model of the same vocabulary.

@@ -166,6 +166,46 @@ fn nobody_is_told_of_a_failure_behind_answers_that_nobody_looks_at() {
 }
 
 #[test]
+fn what_there_is_of_an_answer_that_failed_is_shown() {
+    for world in [1, 2, 3, 4] {
+        let found = on_ranks(world, |rank| {
+            let (mut blocks, mut shown) = (0..8_usize, String::new());
+            let next = || Ok(blocks.next().map(|block| (block, vec![block.to_string()])));
+            let answer = |before: usize, lines: &[String]| match before {
+                3 => (Some("and a part".to_string()), Err(TaskError::new(false, "it is lost"))),
+                4 => (None, Err(TaskError::new(false, "it is lost, too"))),
+                _ => (Some(lines[0].clone()), Ok(())),
+            };
+            let show = |answer: String| -> Result<(), Box<dyn std::error::Error>> {
+                shown.push_str(&answer);
+                Ok(())
+            };
+            let done = deal_partial(rank, next, answer, show).map_err(|error| error.to_string());
+            (shown, done)
+        });
+        assert_eq!(found[0].0, "012and a part", "{world}");
+        let lost: Result<(), String> = Err("it is lost".to_string());
+        assert!(found.iter().all(|(_, done)| *done == lost), "{found:?}");
+        assert!(found[1..].iter().all(|(shown, _)| shown.is_empty()), "{found:?}");
+    }
+}
+
+#[test]
+fn an_answer_may_be_none() {
+    let found = on_ranks(2, |rank| {
+        let (mut blocks, mut shown) = (0..3_usize, Vec::new());
+        let next = || Ok(blocks.next().map(|block| (block, Vec::new())));
+        let show = |answer: Option<usize>| -> Result<(), Box<dyn std::error::Error>> {
+            shown.push(answer);
+            Ok(())
+        };
+        deal(rank, next, |before, _| Ok(Some(before).filter(|block| *block != 1)), show).unwrap();
+        shown
+    });
+    assert_eq!(found, [vec![Some(0), None, Some(2)], vec![]]);
+}
+
+#[test]
 fn a_rank_may_be_at_work_for_longer_than_the_others_wait() {
     let options = ThreadsOptions { timeout: Duration::from_secs(2), ..ThreadsOptions::default() };
     let shown = thread::scope(|scope| {
