@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 
-use crate::command::{cargo, is_installed, program, run, target, workspace_root};
+use crate::command::{cargo, needs, program, run, target, workspace_root};
 
 /// The pages of the book, from the root of the workspace.
 const DOCS: &str = "docs";
@@ -67,9 +67,8 @@ fn pages_left_out(root: &Path, pages: &[PathBuf]) -> Result<Vec<String>> {
 }
 
 /// Builds a copy of the pages in which links out of the book lead into the repository on the web.
-fn build() -> Result<()> {
-    if !is_installed("mdbook") {
-        eprintln!("\n==> book: left out, `{ADVICE}` brings `mdbook`");
+pub(crate) fn build() -> Result<()> {
+    if !needs("book", "mdbook", ADVICE)? {
         return Ok(());
     }
     let (source, book) = (target().join("book-source"), target().join("book"));

@@ -13,6 +13,7 @@ pub(crate) fn run_all() -> Result<()> {
     run("format", &mut cargo("fmt --all --check"))?;
     spelling()?;
     book::check_links()?;
+    book::build()?;
     dependencies()?;
     consumer::check_locks()?;
     run("clippy", &mut cargo("clippy --workspace --all-targets --features ndarray -- -D warnings"))?;

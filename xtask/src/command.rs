@@ -52,12 +52,17 @@ pub(crate) fn is_ci() -> bool {
 
 /// Runs a check by `name`, a program that not everybody has. Without it the check is left out, but fails where `CI` is `true`.
 pub(crate) fn run_if_installed(title: &str, name: &str, line: &str, advice: &str) -> Result<()> {
-    if is_installed(name) {
-        return run(title, &mut program(name, line));
+    if needs(title, name, advice)? { run(title, &mut program(name, line)) } else { Ok(()) }
+}
+
+/// Whether `name`, which a check needs, is here. Where it is not, the check is said to be left out, and fails where `CI` is `true`.
+pub(crate) fn needs(title: &str, name: &str, advice: &str) -> Result<bool> {
+    let here = is_installed(name);
+    ensure!(here || !is_ci(), "{title}: `{name}` is not installed, `{advice}` brings it");
+    if !here {
+        eprintln!("\n==> {title}: left out, `{advice}` brings `{name}`");
     }
-    ensure!(!is_ci(), "{title}: `{name}` is not installed, `{advice}` brings it");
-    eprintln!("\n==> {title}: left out, `{advice}` brings `{name}`");
-    Ok(())
+    Ok(here)
 }
 
 /// Whether the program can be started at all.
