@@ -254,26 +254,7 @@ mod tests {
 
     use super::*;
     use crate::mock::Successor;
-    use crate::{BeamOptions, GenerationOptions, beam_search, generate};
-
-    /// Other tests may hold the threads awake just then, and a step runs where it is called; so it is tried a few times.
-    fn is_awake(decode: impl Fn(&Successor)) -> bool {
-        let tried = || {
-            let model = Successor::new(8);
-            decode(&model);
-            model.awake() == model.steps() + 1
-        };
-        let later = || std::thread::sleep(std::time::Duration::from_millis(10));
-        rayon::current_num_threads() == 1 || (0..500).any(|_| tried() || (later(), false).1)
-    }
-
-    #[test]
-    fn both_loops_read_prompt_and_tokens_with_threads_awake() {
-        let prompt = || vec![vec![3]];
-        let options = GenerationOptions::new(3).greedy();
-        assert!(is_awake(|model| drop(generate(model, prompt(), &options, |_| ControlFlow::Continue(())).unwrap())));
-        assert!(is_awake(|model| drop(beam_search(model, prompt(), &BeamOptions::new(3)).unwrap())));
-    }
+    use crate::{GenerationOptions, generate};
 
     #[test]
     fn surplus_ids_are_never_chosen() {

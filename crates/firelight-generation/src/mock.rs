@@ -14,7 +14,6 @@ pub(crate) struct Successor {
     vocab_size: usize,
     sound_steps: usize,
     steps: AtomicUsize,
-    awake: AtomicUsize,
 }
 
 pub(crate) struct Position(usize);
@@ -29,7 +28,7 @@ impl DecodeState for Position {
 
 impl Successor {
     pub(crate) fn new(vocab_size: usize) -> Self {
-        Self { vocab_size, sound_steps: usize::MAX, steps: AtomicUsize::new(0), awake: AtomicUsize::new(0) }
+        Self { vocab_size, sound_steps: usize::MAX, steps: AtomicUsize::new(0) }
     }
 
     /// Gives NaN after this many sound logits, those of the prompt included.
@@ -42,16 +41,10 @@ impl Successor {
         self.steps.load(Relaxed)
     }
 
-    /// How often it was asked by a thread of the pool, where the threads are kept awake.
-    pub(crate) fn awake(&self) -> usize {
-        self.awake.load(Relaxed)
-    }
-
     /// `[B]` ids to `[B, V]` logits: minus the distance on the circle of ids to the successor.
     fn logits(&self, last: Vec<u32>) -> Tensor<2> {
         let vocab_size = self.vocab_size;
         let sound = self.steps() < self.sound_steps;
-        self.awake.fetch_add(usize::from(rayon::current_thread_index().is_some()), Relaxed);
         let row = |id: u32| {
             let distance = move |other: usize| (other + vocab_size - id as usize - 1) % vocab_size;
             (0..vocab_size).map(move |other| if sound { -(distance(other) as f32) } else { f32::NAN })

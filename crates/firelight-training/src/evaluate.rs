@@ -276,7 +276,7 @@ pub(crate) fn device_of<M: Module>(model: &M) -> Device {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy::{Line, PointLoader, Watched, alone, runs_awake};
+    use crate::toy::{Line, PointLoader};
     use crate::{LossOutput, Score, Shared, SharedEvaluator, Threads, ThreadsOptions, assert_shared};
     use std::thread;
 
@@ -290,17 +290,6 @@ mod tests {
             assert_eq!(evaluation.tokens, 3);
             assert!((evaluation.loss - 11.0 / 3.0).abs() < 1e-6, "{}", evaluation.loss);
         }
-    }
-
-    #[test]
-    fn batches_are_evaluated_with_threads_awake() {
-        let _alone = alone();
-        let model = Watched::new(&Device::flex());
-        let threads = || {
-            evaluate(&model, &PointLoader::of_steps(0, 1)).unwrap();
-            model.take_threads("step")
-        };
-        assert!(runs_awake(threads), "the threads sleep");
     }
 
     #[test]

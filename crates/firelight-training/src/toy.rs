@@ -2,8 +2,6 @@
 //! step matters. The tests of this crate share it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, ThreadId};
-use std::time::Duration;
 
 use burn::data::dataloader::{DataLoader, DataLoaderIterator, Progress};
 use burn::data::dataset::DatasetError;
@@ -13,7 +11,7 @@ use burn::tensor::{Device, GradientCheckpointingStrategy, Tensor};
 use burn::train::{InferenceStep, TrainOutput, TrainStep};
 use serde::{Deserialize, Serialize};
 
-use firelight_kernels::{MatmulPrecision, awake};
+use firelight_kernels::MatmulPrecision;
 
 use crate::{
     Collective, Communicator, CommunicatorError, LossOutput, Objective, Switches, Threads, ThreadsOptions, TrainLoss,
@@ -127,87 +125,6 @@ impl InferenceStep for Line {
     fn step(&self, points: Points) -> LossOutput {
         self.losses(points)
     }
-}
-
-/// A line that notes on which threads it is computed, and cloned for an update.
-#[derive(Module, Debug)]
-pub(crate) struct Watched {
-    line: Line,
-    #[module(skip)]
-    seen: Seen,
-}
-
-/// What happened to a model, on which thread.
-#[derive(Debug, Default)]
-struct Seen(Arc<Mutex<Vec<(&'static str, ThreadId)>>>);
-
-impl Seen {
-    fn note(&self, event: &'static str) {
-        self.0.lock().unwrap().push((event, thread::current().id()));
-    }
-}
-
-impl Clone for Seen {
-    fn clone(&self) -> Self {
-        self.note("clone");
-        Self(self.0.clone())
-    }
-}
-
-impl Watched {
-    pub(crate) fn new(device: &Device) -> Self {
-        Self { line: Line::new(2.0, 0.0, device), seen: Seen::default() }
-    }
-
-    /// The threads on which it happened, "step" or "clone". Everything that was noted so far is forgotten.
-    pub(crate) fn take_threads(&self, event: &str) -> Vec<ThreadId> {
-        let seen = std::mem::take(&mut *self.seen.0.lock().unwrap());
-        seen.into_iter().filter(|(what, _)| *what == event).map(|(_, thread)| thread).collect()
-    }
-}
-
-impl TrainStep for Watched {
-    type Input = Points;
-    type Output = LossOutput;
-
-    fn step(&self, points: Points) -> TrainOutput<LossOutput> {
-        self.seen.note("step");
-        let output = self.line.losses(points);
-        TrainOutput::new(self, output.mean().backward(), output)
-    }
-}
-
-impl InferenceStep for Watched {
-    type Input = Points;
-    type Output = LossOutput;
-
-    fn step(&self, points: Points) -> LossOutput {
-        self.seen.note("step");
-        self.line.losses(points)
-    }
-}
-
-/// Whether work is done where the threads are kept awake: on another thread than this one. Other tests may hold them awake just then,
-/// and what is to be done runs where it is called; so it is tried a few times. Where nothing is ever moved, as with one thread, nothing
-/// can be told.
-pub(crate) fn runs_awake(threads: impl Fn() -> Vec<ThreadId>) -> bool {
-    let own = thread::current().id();
-    let within = |tries: usize, found: &dyn Fn() -> bool| {
-        (0..tries).any(|_| {
-            let is_found = found();
-            if !is_found {
-                thread::sleep(Duration::from_millis(5));
-            }
-            is_found
-        })
-    };
-    let is_moved = || {
-        let threads = threads();
-        assert!(!threads.is_empty(), "it was not done at all");
-        threads.into_iter().all(|thread| thread != own)
-    };
-    let can_move = || awake(&Device::flex(), || thread::current().id()) != own;
-    within(200, &is_moved) || !within(200, &can_move)
 }
 
 /// How a pass is computed, and Burn's strategy for its graph.

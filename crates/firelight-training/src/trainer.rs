@@ -267,7 +267,7 @@ pub(crate) fn mix(seed: u64, step: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::toy::{Line, Noted, Points, Watched, alone, runs_awake};
+    use crate::toy::{Line, Noted, Points, alone};
     use crate::{AdamConfig, LossOutput, Precision, TrainingModule, UpdateRule};
     use std::cell::RefCell;
     use std::time::Duration;
@@ -424,21 +424,6 @@ mod tests {
         let batch = Points::new(vec![(1.0, 1.0); 1000], &trainer.device());
         let report = trainer.step_since(began, [Ok(batch)], drop).unwrap();
         assert!((10.0..=100.0).contains(&report.tokens_per_second), "{}", report.tokens_per_second);
-    }
-
-    #[test]
-    fn gradients_and_updates_are_computed_with_threads_awake() {
-        let _alone = alone();
-        for event in ["step", "clone"] {
-            let threads = || {
-                let model = Watched::new(&Device::flex().autodiff());
-                let mut trainer = Trainer::new(model, OptimizerConfig::default(), ScheduleConfig::default(), 1);
-                trainer.model.take_threads(event);
-                trainer.step(Points::new(vec![(1.0, 1.0)], &trainer.device())).unwrap();
-                trainer.model.take_threads(event)
-            };
-            assert!(runs_awake(threads), "{event}: the threads sleep");
-        }
     }
 
     #[test]
