@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::Constraint;
-use super::tests::uniform;
+use super::writing::uniform;
 use crate::mock::Pairs;
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 use crate::{
