@@ -1,12 +1,13 @@
 //! What a reader may take for one case: memory, work and time, each far above what an honest reader takes.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{self, Write};
 use std::process;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use firelight_tests::CountingAllocator;
 
 /// The most bytes that the process may hold beyond what it held before: 2,048 times the largest case. Readers hold up to 20 MB.
 const MEMORY: usize = 128 << 20;
@@ -25,37 +26,17 @@ static MOST: AtomicUsize = AtomicUsize::new(0);
 /// The bytes that were ever asked for.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// The system's allocator, which counts for all threads: readers share work with others.
-struct Counting;
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator(count);
 
-/// Counts what was given; a refusal is no memory, and callers such as `try_reserve` live with it.
-fn counted(pointer: *mut u8, bytes: usize) -> *mut u8 {
-    if !pointer.is_null() {
-        ASKED.fetch_add(bytes, Relaxed);
-        MOST.fetch_max(HELD.fetch_add(bytes, Relaxed) + bytes, Relaxed);
-    }
-    pointer
-}
-
-// SAFETY: the system's allocator does what is asked for, and counting takes no memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller promises what `alloc` asks for.
-        counted(unsafe { System.alloc(layout) }, layout.size())
-    }
-
-    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller promises what `alloc_zeroed` asks for.
-        counted(unsafe { System.alloc_zeroed(layout) }, layout.size())
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        HELD.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: the caller promises what `dealloc` asks for.
-        unsafe { System.dealloc(pointer, layout) }
+/// Counts for all threads: readers share work with others.
+fn count(bytes: isize) {
+    let size = bytes.unsigned_abs();
+    if bytes < 0 {
+        HELD.fetch_sub(size, Relaxed);
+    } else {
+        ASKED.fetch_add(size, Relaxed);
+        MOST.fetch_max(HELD.fetch_add(size, Relaxed) + size, Relaxed);
     }
 }
 

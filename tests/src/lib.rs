@@ -1,10 +1,12 @@
 //! The end-to-end tests live in `tests/main.rs`; this library holds the programs of the README and of the documentation,
-//! which are compiled and run with the documentation examples, what those tests share with `examples/`, and the readers
-//! that `inputs` and `fuzz` try with damaged input.
+//! which are compiled and run with the documentation examples, what those tests share with `examples/`, the readers
+//! that `inputs` and `fuzz` try with damaged input, and the allocator that tells tests how much memory is held.
 
+mod counting;
 pub mod inputs;
 mod path;
 
+pub use counting::CountingAllocator;
 pub use path::ParameterPath;
 
 /// The README.

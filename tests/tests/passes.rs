@@ -1,7 +1,6 @@
 //! What a recipe says of a pass is what the passes of every task do: blocks that are computed again hold less memory, and half
 //! precision rounds, in training and evaluation.
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use burn::tensor::{DType, Device, Int, Tensor};
@@ -16,36 +15,20 @@ use firelight::nn::{LossConfig, ParamBuilder, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
 use firelight::training::{LossOutput, Objective, Precision, Recompute, TrainingModule};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
+use firelight_tests::CountingAllocator;
 
 thread_local! {
     /// The bytes that this thread holds, and the most that it has held.
     static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
 }
 
-/// The system's allocator, which counts what each thread holds.
-struct Counting;
-
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator(count);
 
+/// Each thread counts what it holds itself.
 fn count(bytes: isize) {
     let [held, most] = HELD.get();
     HELD.set([held + bytes, most.max(held + bytes)]);
-}
-
-// SAFETY: the system's allocator does what is asked for, and counting takes no memory.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count(layout.size() as isize);
-        // SAFETY: the caller promises what `alloc` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        count(-(layout.size() as isize));
-        // SAFETY: the caller promises what `dealloc` asks for.
-        unsafe { System.dealloc(pointer, layout) }
-    }
 }
 
 /// Layers of every model here, and its width.

@@ -1,6 +1,7 @@
 //! What a decoder remembers between steps: the state of every layer, and which tokens are padding or of which document.
 
 use crate::context::CrossKeyValues;
+use crate::documents::{self, DocumentRows};
 use crate::position::Positions;
 use crate::state::{Compression, State, differing_sizes};
 use burn::tensor::{Bool, Device, Int, Tensor};
@@ -267,10 +268,7 @@ impl Cache {
                 assert!(past == 0, "documents must be named from the first token on: the cache has {past} without");
                 new
             }
-            (Some(old), new) => {
-                let last = old.clone().narrow(1, past - 1, 1);
-                Tensor::cat(vec![old, new.unwrap_or_else(|| last.expand([batch, length]))], 1)
-            }
+            (Some(old), new) => documents::extended(old, new, [batch, length]),
         };
         self.documents = Some(whole.clone());
         Some(whole)
@@ -399,16 +397,11 @@ fn joined_coordinates(caches: [&Cache; 2]) -> Option<Tensor<3>> {
 
 /// Of which document the tokens of joined rows are, `[B, T]`, if any are named. Padding has a smaller name than all tokens.
 fn joined_documents(caches: [&Cache; 2]) -> Option<Tensor<2, Int>> {
-    let named = caches.iter().filter_map(|cache| cache.documents.clone());
-    let smallest = named.map(|documents| documents.min().into_scalar::<i64>()).min()?;
-    let len = caches[0].len().max(caches[1].len());
-    let of_cache = |cache: &&Cache| {
-        let (rows, device) = cache.batch.as_ref()?;
-        let names = |length, name: i64| Tensor::<2, Int>::full([*rows, length], name, device);
-        let own = cache.documents.clone().unwrap_or_else(|| names(cache.len(), smallest));
-        Some(Tensor::cat(vec![names(len - cache.len(), smallest - 1), own], 1))
+    let of_cache = |cache: &Cache| {
+        let (rows, device) = cache.batch.clone()?;
+        Some(DocumentRows { documents: cache.documents.clone(), shape: [rows, cache.len()], device })
     };
-    Some(Tensor::cat(caches.iter().filter_map(of_cache).collect(), 0))
+    documents::joined(caches.into_iter().filter_map(of_cache).collect())
 }
 
 #[cfg(test)]

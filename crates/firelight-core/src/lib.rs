@@ -37,6 +37,7 @@ mod config;
 mod context;
 mod cost;
 mod document_starts;
+mod documents;
 mod dropout;
 mod embedding;
 mod encoder_decoder;

@@ -12,6 +12,8 @@ pub struct Generated {
     /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why the row ended.
+    #[doc(alias = "stop_reason")]
+    #[doc(alias = "finish_reason")]
     pub stopped: StopReason,
 }
 

@@ -16,7 +16,7 @@
 //!   prompt several times.
 //! - [`Sampler`]: greedy choice stays on the device, and a GPU finds the tokens of top-k; other choice reads the logits. Draws are of a generator
 //!   of our own, so equal logits and one seed give one text on every backend.
-//! - [`Drafter`]: guesses the next tokens, which the model then checks in one pass: [`PromptLookup`], [`DraftModel`].
+//! - [`Drafter`]: guesses the next tokens, which the model then checks in one pass: [`PromptLookup`], [`ModelDrafter`].
 //! - [`Prefix`]: what the model has read of a text, so that a text with the same beginning computes only the rest.
 //! - [`LogitsProcessor`]: changes a row of logits before a token is chosen; [`Processing`] says which ones the options ask for.
 //! - [`Constraint`]: a regular expression, a JSON schema or a grammar that the text has to satisfy.
@@ -70,7 +70,7 @@ pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use constraint::{Constraint, ConstraintCompiler};
 pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};
 pub use defaults::{GenerationDefaults, TokenIds};
-pub use draft::{Draft, DraftModel, Drafter, PromptLookup};
+pub use draft::{DraftModel, Drafter, ModelDrafter, PromptLookup};
 pub use error::GenerationError;
 pub use generate::{Generated, generate, generate_samples};
 pub use options::GenerationOptions;

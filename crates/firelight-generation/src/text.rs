@@ -17,6 +17,8 @@ pub struct GeneratedText {
     /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why it ended.
+    #[doc(alias = "stop_reason")]
+    #[doc(alias = "finish_reason")]
     pub stopped: StopReason,
 }
 

@@ -23,7 +23,7 @@ impl Translator {
         let own = [&vocabulary.target().encode(target)?[..], &[vocabulary.ends().target]].concat();
         let front = self.target_front();
         let inputs = [&front[..], &own[..own.len() - 1]].concat();
-        check_length(("target", "start"), inputs.len(), model.max_target_len())?;
+        check_length("target", inputs.len(), model.max_target_len())?;
         let device = model.embedding.weight.device();
         let [source, inputs] = [source, inputs].map(|ids| right_padded(&[ids], &device).0); // [1, S] and [1, T]
         let encoder_output = model.encode(source, None, &mut Pass::default());
@@ -43,7 +43,7 @@ impl Translator {
             return Err(empty.advise("give a source of one character or more").into());
         }
         let ids = self.vocabulary().ends().source.put(&ids, None).0;
-        check_length(("source", "end"), ids.len(), self.model().max_source_len())?;
+        check_length("source", ids.len(), self.model().max_source_len())?;
         Ok(ids)
     }
 
@@ -53,12 +53,12 @@ impl Translator {
     }
 }
 
-/// Makes sure that the model can read a side of a pair at once, the token at one of its ends included.
-fn check_length((side, end): (&str, &str), tokens: usize, max_seq_len: usize) -> Result<(), InputError> {
+/// Makes sure that the model can read a side of a pair at once, with the special tokens that it has there.
+fn check_length(side: &str, tokens: usize, max_seq_len: usize) -> Result<(), InputError> {
     if tokens <= max_seq_len {
         return Ok(());
     }
-    let problem = format!("the {side} has {tokens} tokens, its {end} included, but the model reads {max_seq_len}");
+    let problem = format!("the {side} has {tokens} tokens, special tokens included, but the model reads {max_seq_len}");
     Err(InputError::new(problem).advise("shorten it, or train with a larger model.max_seq_len"))
 }
 
@@ -157,8 +157,8 @@ mod tests {
         };
         assert!(refused("", "a").starts_with("the source is empty: expected the text"));
         let advice = "but the model reads 9; shorten it, or train with a larger model.max_seq_len";
-        assert_eq!(refused("abcdefgha", "a"), format!("the source has 10 tokens, its end included, {advice}"));
-        assert_eq!(refused("a", "abcdefgha"), format!("the target has 10 tokens, its start included, {advice}"));
+        assert_eq!(refused("abcdefgha", "a"), format!("the source has 10 tokens, special tokens included, {advice}"));
+        assert_eq!(refused("a", "abcdefgha"), format!("the target has 10 tokens, special tokens included, {advice}"));
         assert!(refused("a", "bz").starts_with("the character 'z' at position 1"));
         translator().score("abcdefgh", "abcdefgh", 0).unwrap();
     }

@@ -132,8 +132,9 @@ fn around(tokenizer: &Tokenizer) -> Result<Frame, DataError> {
 
 /// A text that the model cannot read at once: the line, counted from 1, and its sentence where it is one, and what it is.
 pub(crate) fn too_long((line, side): (impl fmt::Display, &str), tokens: usize, max_seq_len: usize) -> InputError {
-    let problem =
-        format!("line {line} has {tokens} tokens, the end of the {side} included, but the model reads {max_seq_len}");
+    let problem = format!(
+        "line {line} has {tokens} tokens, special tokens of the {side} included, but the model reads {max_seq_len}"
+    );
     InputError::new(problem).advise(
         "shorten it, train with a larger model.max_seq_len, or cut it with --truncate where it is only translated",
     )

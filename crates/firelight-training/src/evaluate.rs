@@ -219,14 +219,14 @@ where
             let model = model.clone(); // A module may not be shared between threads.
             let output = awake(&device, move || model.step(batch));
             let (total, count) = output.losses().read().map_err(TrainingError::device("validation loss"))?;
-            found.push(Found { sums: [total, count], part: observe(evaluator, &output, ranks)? });
+            found.push(Found { sums: [total, count], statistics: observe(evaluator, &output, ranks)? });
             each(output, batches.progress());
             left_out = between;
         }
         let (found, is_last) = exchanges.exchange(found)?;
-        for Found { sums: [more, targets], part } in found {
+        for Found { sums: [more, targets], statistics } in found {
             (total, count) = (total + more, count + targets);
-            absorb(evaluator, part, ranks)?;
+            update(evaluator, statistics, ranks)?;
         }
         if is_last {
             return mean(total, count);
@@ -243,27 +243,27 @@ fn mean(total: f64, count: f64) -> Result<Evaluation, TrainingError> {
     Ok(Evaluation { loss: total / count, tokens: count as u64 })
 }
 
-/// Shows the evaluator an output, or, on several ranks, takes from it what all of them will [absorb].
+/// Shows the evaluator an output, or, on several ranks, takes from it the statistics with which all of them [update] theirs.
 fn observe<M: InferenceStep>(
     evaluator: &mut dyn Evaluator<M>,
     output: &M::Output,
     ranks: &Ranks,
 ) -> Result<Vec<Vec<f64>>, TrainingError> {
     if let (false, Some(shared)) = (ranks.are_one(), evaluator.shared()) {
-        return shared.part(output);
+        return shared.batch_statistics(output);
     }
     evaluator.observe(output)?;
     Ok(Vec::new())
 }
 
-/// Gives the evaluator what a rank found of a batch. One process has done so when it computed the batch.
-fn absorb<M: InferenceStep>(
+/// Gives the evaluator the statistics of a batch that a rank has computed. One process has done so when it computed the batch.
+fn update<M: InferenceStep>(
     evaluator: &mut dyn Evaluator<M>,
-    part: Vec<Vec<f64>>,
+    statistics: Vec<Vec<f64>>,
     ranks: &Ranks,
 ) -> Result<(), TrainingError> {
     match (ranks.are_one(), evaluator.shared()) {
-        (false, Some(shared)) => shared.absorb(part),
+        (false, Some(shared)) => shared.update(statistics),
         _ => Ok(()),
     }
 }
@@ -320,13 +320,13 @@ mod tests {
             vec![Score::lower("weighted"), Score::lower("batches")]
         }
 
-        fn part(&self, output: &LossOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
+        fn batch_statistics(&self, output: &LossOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
             let (total, _) = output.read().map_err(TrainingError::device("losses"))?;
             Ok(vec![Vec::new(), vec![total]])
         }
 
-        fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-            self.losses.extend(part.into_iter().flatten());
+        fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+            self.losses.extend(statistics.into_iter().flatten());
             Ok(())
         }
 

@@ -109,14 +109,14 @@ pub trait Evaluator<M: InferenceStep>: Send {
 ///         vec![Score::higher("accuracy")]
 ///     }
 ///
-///     fn part(&self, output: &ClassificationOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
+///     fn batch_statistics(&self, output: &ClassificationOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
 ///         let found = output.output.clone().argmax(1).squeeze_dim::<1>(1);
 ///         let right = found.equal(output.targets.clone()).int().sum().into_scalar::<i64>() as f64;
 ///         Ok(vec![vec![right, output.targets.dims()[0] as f64]])
 ///     }
 ///
-///     fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-///         for row in part {
+///     fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+///         for row in statistics {
 ///             self.right += row[0];
 ///             self.all += row[1];
 ///         }
@@ -137,18 +137,21 @@ pub trait SharedEvaluator<M: InferenceStep>: Send {
     /// The scores, in their order.
     fn scores(&self) -> Vec<Score>;
 
-    /// What the scores need of the output of a batch, as rows of numbers, which may be of different lengths: for example the truth and the
-    /// logits of each item. They come to [`absorb`](Self::absorb) with the same bits. Whole numbers up to 2^53 are exact.
+    /// What the scores need of the output of a batch, as rows of numbers, which may be of different lengths: for example counts of right
+    /// and of all answers, or the truth and the logits of each item. They come to [`update`](Self::update) with the same bits. Whole numbers
+    /// up to 2^53 are exact.
     ///
     /// # Errors
     /// What an evaluator returns stops the training.
-    fn part(&self, output: &M::Output) -> Result<Vec<Vec<f64>>, TrainingError>;
+    #[doc(alias = "sufficient statistics")]
+    fn batch_statistics(&self, output: &M::Output) -> Result<Vec<Vec<f64>>, TrainingError>;
 
-    /// Takes up the [part](Self::part) of the next batch; batches come in the order of the validation loader, on every rank all of them.
+    /// Takes up the [statistics](Self::batch_statistics) of the next batch; batches come in the order of the validation loader, on every
+    /// rank all of them.
     ///
     /// # Errors
     /// What an evaluator returns stops the training.
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError>;
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError>;
 
     /// The values of the scores, in their order and the same on every rank, and a fresh start. `model`, which has no gradients and no
     /// dropout, is there for what takes more than the outputs, such as generated text, and `ranks` for sharing that work
@@ -169,8 +172,8 @@ impl<M: InferenceStep, E: SharedEvaluator<M>> Evaluator<M> for Shared<E> {
     }
 
     fn observe(&mut self, output: &M::Output) -> Result<(), TrainingError> {
-        let part = self.0.part(output)?;
-        self.0.absorb(part)
+        let statistics = self.0.batch_statistics(output)?;
+        self.0.update(statistics)
     }
 
     fn finish(&mut self, model: &M) -> Result<Vec<f64>, TrainingError> {

@@ -193,7 +193,7 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, mut input: FitInput<M>) -> Resu
         evaluator: input.evaluator,
         evaluating,
         deciding,
-        stopped: false,
+        early_stopped: false,
         state: input.start.state.of_seed(input.seed),
         training: input.training,
         folder: input.folder.filter(|_| ranks.is_first()),

@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_larger_than_a_message_goes_in_pieces() {
-        let batch = |rank: usize| Found { sums: [rank as f64, 1.0], part: vec![vec![0.5; 30 * rank]; 2] };
+        let batch = |rank: usize| Found { sums: [rank as f64, 1.0], statistics: vec![vec![0.5; 30 * rank]; 2] };
         let expected: Vec<Found> = (0..3).map(batch).collect();
         thread::scope(|scope| {
             for rank in Threads::ranks(3, ThreadsOptions::default()) {
@@ -249,7 +249,7 @@ mod tests {
             let (first, between) = rank.turns();
             let found = |batch: usize| {
                 let (sums, rows) = ([batch as f64, 0.1 * batch as f64], batch % 3);
-                Found { sums, part: (0..rows).map(|row| vec![batch as f64; row]).collect() }
+                Found { sums, statistics: (0..rows).map(|row| vec![batch as f64; row]).collect() }
             };
             (first..7).step_by(between + 1).map(found).collect::<Vec<_>>()
         };

@@ -39,7 +39,7 @@ pub(crate) struct TrainingLoop<M> {
     /// The score that decides which evaluation is the best; none is the loss.
     pub(crate) deciding: Option<Score>,
     /// Whether Burn's early stopping has ended the run.
-    pub(crate) stopped: bool,
+    pub(crate) early_stopped: bool,
     pub(crate) folder: Option<ModelFolder>,
     pub(crate) observers: Observers,
 }
@@ -102,7 +102,7 @@ impl<M: Trainable> TrainingLoop<M> {
     }
 
     fn ends(&self) -> bool {
-        self.stopped || self.state.ends(&self.training)
+        self.early_stopped || self.state.ends(&self.training)
     }
 
     /// What this rank computes of every group of batches.
@@ -154,7 +154,7 @@ impl<M: Trainable> TrainingLoop<M> {
         let tell = |output, progress| events.validated(output, progress);
         let evaluation = evaluate_with(&valid, loader.as_ref(), &self.evaluating, evaluator, tell)?;
         let stops = events.end_epoch(&self.trainer);
-        self.stopped |= self.trainer.ranks.any(stops)?;
+        self.early_stopped |= self.trainer.ranks.any(stops)?;
         let metrics = self.scores(&valid)?;
         let badness = self.deciding.map_or(evaluation.loss, |score| {
             let value = metrics[score.name];

@@ -30,14 +30,14 @@ impl SharedEvaluator<PretrainingTask> for PretrainingScores {
     }
 
     /// The sums of the batch, where there are any.
-    fn part(&self, output: &ValidOutput<Option<Tensor<1>>>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<Option<Tensor<1>>>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let sums = output.answers.clone().map(|sums| sums.try_into_vec_as::<f64>());
         let sums = sums.transpose().map_err(TrainingError::device("scores of the validation texts"))?;
         Ok(sums.into_iter().collect())
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        for sums in part {
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for sums in statistics {
             self.sums.resize(sums.len(), 0.0);
             self.sums.iter_mut().zip(sums).for_each(|(sum, more)| *sum += more);
         }

@@ -38,7 +38,7 @@ impl SharedEvaluator<SpanTask> for AnswerScores {
     }
 
     /// A row for each window: its number, and the scores of all tokens as the first and as the last of an answer.
-    fn part(&self, output: &ValidOutput<SpanAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<SpanAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let SpanAnswers { numbers, logits } = output.answers.clone();
         let length = logits.start.dims()[1];
         let values = |logits: Tensor<2>| logits.try_into_vec_as::<f64>().map_err(TrainingError::device("answers"));
@@ -48,8 +48,8 @@ impl SharedEvaluator<SpanTask> for AnswerScores {
         Ok(numbers.iter().zip(sides).map(row).collect())
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        for row in part {
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for row in statistics {
             let (number, logits) = (row[0] as usize, &row[1..]);
             let (start, end) = logits.split_at(logits.len() / 2);
             self.logits[number] = [start.to_vec(), end.to_vec()];

@@ -47,7 +47,7 @@ impl SharedEvaluator<ClassifierTask> for TextScores {
     }
 
     /// Two rows for each text: what the model says, and what is true.
-    fn part(&self, output: &ValidOutput<TextAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<TextAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let TextAnswers { outputs, targets } = output.answers.clone();
         let width = outputs.dims()[1];
         let outputs = if self.problem_type == ProblemType::SingleLabel { log_softmax(outputs, 1) } else { outputs };
@@ -56,9 +56,9 @@ impl SharedEvaluator<ClassifierTask> for TextScores {
         Ok(rows.chunks(width).zip(truths).flat_map(|(row, truth)| [row.to_vec(), truth]).collect())
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        let mut part = part.into_iter();
-        while let (Some(row), Some(truth)) = (part.next(), part.next()) {
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        let mut statistics = statistics.into_iter();
+        while let (Some(row), Some(truth)) = (statistics.next(), statistics.next()) {
             self.rows.push(row);
             self.truths.push(truth);
         }

@@ -54,7 +54,7 @@ impl SharedEvaluator<TokenClassifierTask> for TagScores {
     }
 
     /// A row for each sentence: its number, and the tags of its words.
-    fn part(&self, output: &ValidOutput<TagAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<TagAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let TagAnswers { numbers, tags } = output.answers.clone();
         let length = tags.dims()[1];
         let tags: Vec<i64> = tags.try_into_vec_as().map_err(TrainingError::device("tags"))?;
@@ -65,8 +65,8 @@ impl SharedEvaluator<TokenClassifierTask> for TagScores {
         Ok(numbers.into_iter().zip(tags.chunks(length)).map(row).collect())
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        for row in part {
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for row in statistics {
             self.found[row[0] as usize] = row[1..].iter().map(|&tag| tag as usize).collect();
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use super::segment::Segment;
 use super::state::GatedDeltaState;
+use crate::documents::extended;
 use crate::init::ParamBuilder;
 use burn::module::{Module, Param};
 use burn::tensor::kind::Basic;
@@ -72,13 +73,14 @@ impl SegmentTokens {
             Some(order) => part.sorted(order),
             None => part,
         });
-        let documents = documents(state.documents.take(), segment.documents.clone(), [batch, history_len, length]);
+        let documents =
+            documents(state.window_documents.take(), segment.documents.clone(), [batch, history_len, length]);
         let documents = documents.map(|documents| match &order {
             Some(order) => order.sorted(documents.unsqueeze_dim::<3>(2)).squeeze_dim(2),
             None => documents,
         });
         state.window = Some(Tensor::cat(parts.each_ref().map(|part| part.last(history_len)).to_vec(), 2));
-        state.documents = documents.clone().map(|documents| documents.narrow(1, length, history_len));
+        state.window_documents = documents.clone().map(|documents| documents.narrow(1, length, history_len));
         Self { parts, documents, order }
     }
 
@@ -150,19 +152,18 @@ fn behind(window: Option<Tensor<3>>, history_len: usize, new: [Tensor<3>; 3]) ->
     })
 }
 
-/// The documents of the tokens of a segment and of the `history_len` before them; tokens that name none belong to the last one.
+/// The documents of the tokens of a segment and of the `history_len` before them, which belong to the first where none are known.
 fn documents(
     history: Option<Tensor<2, Int>>,
     new: Option<Tensor<2, Int>>,
     [batch, history_len, length]: [usize; 3],
 ) -> Option<Tensor<2, Int>> {
-    let new = match (&history, new) {
-        (_, Some(new)) => new,
-        (Some(history), None) => history.clone().narrow(1, history_len - 1, 1).expand([batch, length]),
+    let history = match (history, &new) {
+        (Some(history), _) => history,
+        (None, Some(new)) => new.clone().narrow(1, 0, 1).expand([batch, history_len]),
         (None, None) => return None,
     };
-    let history = history.unwrap_or_else(|| new.clone().narrow(1, 0, 1).expand([batch, history_len]));
-    Some(Tensor::cat(vec![history, new], 1))
+    Some(extended(history, new, [batch, length]))
 }
 
 /// Puts the padding of every row in front, and tokens back to where they stood.

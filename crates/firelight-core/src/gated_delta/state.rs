@@ -1,5 +1,6 @@
 //! What a gated delta rule carries from pass to pass.
 
+use crate::documents::{self, DocumentRows};
 use crate::state::{State, bytes_of, select};
 use burn::tensor::{Int, Tensor};
 
@@ -30,8 +31,9 @@ pub struct GatedDeltaState {
     pub(super) matrices: Option<Tensor<4>>,
     /// `[B, K - 1, C]`, the last tokens that are no padding; zeros before the first.
     pub(super) window: Option<Tensor<3>>,
-    /// `[B, K - 1]`, the documents of those.
-    pub(super) documents: Option<Tensor<2, Int>>,
+    /// `[B, K - 1]`, the documents of the tokens in the window, so that the convolution reads none of another document. They are kept
+    /// here since a pass names the documents of its own tokens alone, and the window leaves out the padding that the cache counts.
+    pub(super) window_documents: Option<Tensor<2, Int>>,
     sizes: Vec<(&'static str, usize)>,
     len: usize,
     capacity: usize,
@@ -40,7 +42,7 @@ pub struct GatedDeltaState {
 impl GatedDeltaState {
     /// Nothing yet, for up to `capacity` tokens.
     pub fn new(capacity: usize) -> Self {
-        Self { matrices: None, window: None, documents: None, sizes: Vec::new(), len: 0, capacity }
+        Self { matrices: None, window: None, window_documents: None, sizes: Vec::new(), len: 0, capacity }
     }
 
     /// Names the sizes of the layer that it is for.
@@ -68,19 +70,19 @@ impl State for GatedDeltaState {
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
         if len == 0 {
-            (self.matrices, self.window, self.documents) = (None, None, None);
+            (self.matrices, self.window, self.window_documents) = (None, None, None);
         }
     }
 
     fn select_rows(&mut self, rows: &Tensor<1, Int>) {
         self.matrices = self.matrices.take().map(|matrices| select(matrices, rows));
         self.window = self.window.take().map(|window| window.select(0, rows.clone()));
-        self.documents = self.documents.take().map(|documents| documents.select(0, rows.clone()));
+        self.window_documents = self.window_documents.take().map(|documents| documents.select(0, rows.clone()));
     }
 
     fn join(&mut self, other: Box<dyn State>) {
         let other: Self = other.expect();
-        self.documents = joined_documents([&*self, &other]);
+        self.window_documents = joined_documents([&*self, &other]);
         self.matrices = joined(self.matrices.take(), other.matrices);
         self.window = joined(self.window.take(), other.window);
         (self.len, self.capacity) = (self.len.max(other.len), self.capacity.max(other.capacity));
@@ -103,16 +105,15 @@ impl State for GatedDeltaState {
     }
 }
 
-/// The documents of both, if any are named. A text without documents is one, with the smallest of the names.
+/// The documents of the windows of both, if any are named.
 fn joined_documents(states: [&GatedDeltaState; 2]) -> Option<Tensor<2, Int>> {
-    let named = states.iter().filter_map(|state| state.documents.clone());
-    let smallest = named.map(|documents| documents.min().into_scalar::<i64>()).min()?;
-    let of_state = |state: &&GatedDeltaState| {
-        let [rows, history_len, _] = state.window.as_ref()?.dims();
-        let one = |window: &Tensor<3>| Tensor::full([rows, history_len], smallest, &window.device());
-        state.documents.clone().or_else(|| state.window.as_ref().map(one))
+    let of_state = |state: &GatedDeltaState| {
+        let window = state.window.as_ref()?;
+        let [rows, history_len, _] = window.dims();
+        let documents = state.window_documents.clone();
+        Some(DocumentRows { documents, shape: [rows, history_len], device: window.device() })
     };
-    Some(Tensor::cat(states.iter().filter_map(of_state).collect(), 0))
+    documents::joined(states.into_iter().filter_map(of_state).collect())
 }
 
 /// The rows of both, or of the one that has any.

@@ -11,6 +11,8 @@ pub struct Hypothesis {
     /// number to the power of [`BeamOptions::length_penalty`](crate::BeamOptions::length_penalty).
     pub score: f64,
     /// Why it ended.
+    #[doc(alias = "stop_reason")]
+    #[doc(alias = "finish_reason")]
     pub stopped: StopReason,
 }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::compiled::Source;
-use super::tests::{bytes, of_bytes, write};
+use super::writing::{bytes, of_bytes, write};
 
 /// Schemas with a value that each accepts and one that it does not.
 fn followed() -> Vec<(Value, Value, Value)> {

@@ -19,8 +19,12 @@ mod processor;
 mod read_text;
 mod refusal;
 #[cfg(test)]
+mod refusal_tests;
+#[cfg(test)]
 mod replay_tests;
 mod rules;
+#[cfg(test)]
+mod schema_tests;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
@@ -28,6 +32,8 @@ mod strategy_tests;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
+#[cfg(test)]
+mod writing;
 
 use std::sync::Arc;
 

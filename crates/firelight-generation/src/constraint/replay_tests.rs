@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::Constraint;
 use super::compiled::Source;
-use super::tests::{draw, of_bytes, random_logits, uniform};
+use super::writing::{draw, of_bytes, random_logits, uniform};
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 
 /// The token that ends a text.

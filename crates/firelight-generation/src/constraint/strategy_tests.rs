@@ -8,11 +8,11 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::{Value, json};
 
 use super::Constraint;
-use super::tests::uniform;
+use super::writing::uniform;
 use crate::mock::Pairs;
 use crate::processors::{HIDDEN, History, LogitsProcessor};
 use crate::{
-    Autoregressive, BeamOptions, DraftModel, Drafter, GenerationOptions, Hypothesis, Processing, PromptLookup,
+    Autoregressive, BeamOptions, Drafter, GenerationOptions, Hypothesis, ModelDrafter, Processing, PromptLookup,
     StopReason, TokenStream, WithVocabulary, beam_search, decode_texts, generate,
 };
 
@@ -60,7 +60,7 @@ where
     let sampled = sampled.with_stop_tokens(stops).with_processing(processing.clone());
     for options in [sampled.clone(), sampled.greedy()] {
         let ids = generate(model, prompt(), &options, |_| ControlFlow::Continue(())).unwrap().remove(0).ids;
-        let draft = DraftModel::new(model, &options).unwrap().with_confidence(0.0);
+        let draft = ModelDrafter::new(model, &options).unwrap().with_confidence(0.0);
         assert_eq!(guessed(model, &options, PromptLookup::default()), ids);
         assert_eq!(guessed(model, &options, draft), ids);
         found.push(ids);

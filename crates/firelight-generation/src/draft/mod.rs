@@ -9,18 +9,18 @@
 //! rejection sampling keeps the distribution. Here the text itself is kept: every token is drawn by a random number that depends on its
 //! place alone, so a seed gives the same text with and without guesses, up to the rounding of logits that are computed together.
 
+mod drafter;
 mod lookup;
 mod model;
-mod restricted;
 
+pub use drafter::ModelDrafter;
 pub use lookup::PromptLookup;
 pub use model::DraftModel;
-pub use restricted::Draft;
 
 use crate::GenerationError;
 use crate::processors::History;
 
-/// Guesses the next tokens of a row.
+/// Guesses the next tokens of a row, for speculative decoding. Guesses are also called draft tokens, proposals or candidates.
 ///
 /// ```
 /// use std::ops::ControlFlow;
@@ -41,11 +41,14 @@ use crate::processors::History;
 /// assert_eq!(Counting.guess(&History::new(&[4], 1), 9)?, [5, 6, 7]);
 /// # Ok::<(), GenerationError>(())
 /// ```
+#[doc(alias = "proposer")]
+#[doc(alias = "candidate generator")]
 pub trait Drafter: Send {
-    /// Guesses up to `most` next ids, in their order. None if it has no guess.
+    /// Guesses up to `most` next ids, in their order. None if it has no guess. The model accepts the first ones that it chooses itself.
     ///
     /// # Errors
     /// If the model that guesses fails.
+    #[doc(alias = "propose")]
     fn guess(&mut self, history: &History<'_>, most: usize) -> Result<Vec<u32>, GenerationError>;
 }
 

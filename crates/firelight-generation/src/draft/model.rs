@@ -1,102 +1,72 @@
-//! Guesses of a smaller model.
+//! The draft model: a smaller model, and what it may guess.
 
-use std::fmt::{Debug, Formatter};
+use super::ModelDrafter;
+use crate::{Autoregressive, GenerationDefaults, GenerationError, GenerationOptions, WithVocabulary};
 
-use burn::tensor::Tensor;
-
-use super::Drafter;
-use crate::autoregressive::step;
-use crate::distribution::softmax;
-use crate::prefix::Reader;
-use crate::processors::{History, Processors};
-use crate::sampler::{Choice, host};
-use crate::{Autoregressive, GenerationError, GenerationOptions, Processing, WithVocabulary, row_indices};
-
-/// Guesses what a smaller model with the same vocabulary would write. It uses the random numbers of the text itself, so where the two
-/// models agree the guess is right.
-pub struct DraftModel<'m, D: Autoregressive> {
-    model: WithVocabulary<'m, D>,
-    reader: Reader<D::State>,
-    processors: Processors,
-    choice: Choice,
+/// The draft model of speculative decoding: a smaller model `M` that guesses for a larger one with the same tokenizer, and never guesses an
+/// id that the larger one cannot write.
+///
+/// ```
+/// use firelight_generation::processors::History;
+/// use firelight_generation::{Autoregressive, DraftModel, Drafter, GenerationError, GenerationOptions};
+///
+/// /// What a draft model guesses after a text.
+/// fn guesses<M>(draft: &DraftModel<M>, text: &[u32]) -> Result<Vec<u32>, GenerationError>
+/// where
+///     M: Autoregressive<Prompt = Vec<Vec<u32>>>,
+/// {
+///     let mut drafter = draft.drafter(draft.model(), &GenerationOptions::new(32).greedy())?;
+///     drafter.guess(&History::new(text, text.len()), 8)
+/// }
+/// ```
+#[doc(alias = "assistant model")]
+#[derive(Clone, Debug)]
+pub struct DraftModel<M> {
+    model: Box<M>,
+    vocab_size: usize,
+    banned: Vec<u32>,
     tokens: usize,
-    confidence: f64,
 }
 
-impl<'m, D: Autoregressive<Prompt = Vec<Vec<u32>>>> DraftModel<'m, D> {
-    /// A drafter for texts with these options, which may guess every id of the model. See [`Draft`](super::Draft) for one that may not.
+impl<M> DraftModel<M> {
+    /// A draft model that guesses up to `tokens` ids at a time, all of them below `vocab_size`: the number of ids that the tokenizer has.
+    pub fn new(model: M, vocab_size: usize, tokens: usize) -> Self {
+        Self { model: Box::new(model), vocab_size, banned: Vec::new(), tokens }
+    }
+
+    /// Never guesses the ids that these defaults ban. A first token that they force is part of the text before it is guessed.
+    pub fn without_banned(mut self, defaults: &GenerationDefaults) -> Self {
+        self.banned.extend(defaults.banned());
+        self
+    }
+
+    /// The model.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
+    /// The most tokens of one guess.
+    pub fn tokens(&self) -> usize {
+        self.tokens
+    }
+
+    /// A `model`, which is [`model`](Self::model) or a view of it for one text, that writes only what may be guessed.
+    pub fn restricted<'m, D>(&self, model: &'m D) -> WithVocabulary<'m, D> {
+        WithVocabulary::new(model, self.vocab_size).banning(self.banned.iter().copied())
+    }
+
+    /// Guesses for texts with these options by a `model`: [`model`](Self::model), or a view of it for one text.
     ///
     /// # Errors
     /// Options out of range.
-    pub fn new(model: &'m D, options: &GenerationOptions) -> Result<Self, GenerationError> {
-        Self::of(WithVocabulary::new(model, usize::MAX), options)
-    }
-
-    /// A drafter that guesses no other ids than the model has.
-    pub(super) fn of(model: WithVocabulary<'m, D>, options: &GenerationOptions) -> Result<Self, GenerationError> {
-        options.validate()?;
-        // A constraint follows the text by `accept`, which is not called for guesses.
-        let processing = Processing { constraint: None, ..options.processing.clone() };
-        let options = options.clone().with_processing(processing);
-        let (processors, choice) = (options.processors(), Choice::new(&options.sampling));
-        Ok(Self { model, reader: Reader::default(), processors, choice, tokens: 8, confidence: 0.4 })
-    }
-
-    /// Sets the most tokens of one guess. Default 8.
-    pub fn with_tokens(mut self, tokens: usize) -> Self {
-        self.tokens = tokens;
-        self
-    }
-
-    /// Stops guessing at the first token that has a lower probability than this, from 0 to 1. Default 0.4.
-    pub fn with_confidence(mut self, confidence: f64) -> Self {
-        self.confidence = confidence;
-        self
-    }
-
-    /// The token that the draft would choose next, and its probability.
-    fn next(&self, logits: Tensor<2>, history: &History<'_>) -> Result<(u32, f64), GenerationError> {
-        let mut logits: Vec<f64> = host(logits)?.into_iter().map(f64::from).collect();
-        let mut processors = self.processors.clone();
-        processors.process(history, &mut logits);
-        processors.sound()?;
-        let probabilities = softmax(&logits);
-        let id = self.choice.of(&logits, history.draw());
-        Ok((id, probabilities.get(id as usize).copied().unwrap_or(0.0)))
-    }
-}
-
-impl<D: Autoregressive<Prompt = Vec<Vec<u32>>>> Drafter for DraftModel<'_, D> {
-    fn guess(&mut self, history: &History<'_>, most: usize) -> Result<Vec<u32>, GenerationError> {
-        let most = most.min(self.tokens);
-        if most == 0 {
-            return Ok(Vec::new());
-        }
-        let mut ids = history.ids().to_vec();
-        let given = ids.len();
-        let (mut logits, mut state) = self.reader.read(&self.model, &ids)?;
-        loop {
-            let (id, probability) = self.next(logits, &history.after(&ids))?;
-            // NaN is below no number, but ends the guesses, too.
-            if probability.is_nan() || probability < self.confidence {
-                break;
-            }
-            ids.push(id);
-            if ids.len() - given == most {
-                break;
-            }
-            logits = step(&self.model, row_indices(&[id as usize], &self.model.device()), &mut state);
-        }
-        self.reader.keep(&ids, state);
-        Ok(ids.split_off(given))
-    }
-}
-
-impl<D: Autoregressive> Debug for DraftModel<'_, D> {
-    fn fmt(&self, out: &mut Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("DraftModel")
-            .field("tokens", &self.tokens)
-            .field("confidence", &self.confidence)
-            .finish_non_exhaustive()
+    pub fn drafter<'m, D>(
+        &self,
+        model: &'m D,
+        options: &GenerationOptions,
+    ) -> Result<ModelDrafter<'m, D>, GenerationError>
+    where
+        D: Autoregressive<Prompt = Vec<Vec<u32>>>,
+    {
+        Ok(ModelDrafter::of(self.restricted(model), options)?.with_tokens(self.tokens))
     }
 }

@@ -58,7 +58,7 @@ proptest! {
         prop_assert_eq!(&drafted(&options, PromptLookup::default()).0, &expected);
         prop_assert_eq!(&drafted(&options, Stubborn(id, length)).0, &expected);
         for (model, confidence) in [(model(0.0), 0.0), (model(shift), 0.0), (model(shift), 0.3)] {
-            let draft = DraftModel::new(&model, &options).unwrap().with_tokens(5).with_confidence(confidence);
+            let draft = ModelDrafter::new(&model, &options).unwrap().with_tokens(5).with_confidence(confidence);
             prop_assert_eq!(&drafted(&options, draft).0, &expected);
         }
     }
@@ -73,7 +73,7 @@ fn drafted_tokens_have_the_distribution_of_the_model() {
     );
     let written = |seed| {
         let options = GenerationOptions::new(1_000).with_temperature(1.0).with_seed(seed);
-        let draft = DraftModel::new(&other, &options).unwrap().with_tokens(4).with_confidence(0.0);
+        let draft = ModelDrafter::new(&other, &options).unwrap().with_tokens(4).with_confidence(0.0);
         let tokens = TokenStream::new(&model, vec![PROMPT.to_vec()], &options).unwrap().with_drafter(draft);
         tokens.map(|step| step.unwrap()[0].unwrap()).collect::<Vec<_>>()
     };
@@ -88,10 +88,10 @@ fn drafted_tokens_have_the_distribution_of_the_model() {
 #[test]
 fn a_draft_that_agrees_saves_steps_and_one_that_does_not_saves_none() {
     let options = GenerationOptions::new(30).with_temperature(1.0).with_seed(3);
-    let asked = |drafter: &dyn Fn(&'static Pairs) -> DraftModel<'static, Pairs>, shift| {
+    let asked = |drafter: &dyn Fn(&'static Pairs) -> ModelDrafter<'static, Pairs>, shift| {
         drafted(&options, drafter(Box::leak(Box::new(model(shift))))).1
     };
-    let draft = |model: &'static Pairs| DraftModel::new(model, &options).unwrap().with_tokens(4).with_confidence(0.0);
+    let draft = |model: &'static Pairs| ModelDrafter::new(model, &options).unwrap().with_tokens(4).with_confidence(0.0);
     // The prompt, and 29 tokens in parts of five: the first token comes with the prompt, the last is not read.
     assert_eq!(asked(&draft, 0.0), 1 + 6);
     let other = asked(&draft, 0.6);
@@ -127,7 +127,7 @@ fn a_model_without_room_is_read_step_by_step() {
 fn a_draft_confident_of_nothing_guesses_nothing() {
     let flat = Pairs::from_probabilities(6, |_, _| [1.0 / 6.0; 6]);
     let options = GenerationOptions::new(9).with_temperature(1.0);
-    let mut draft = DraftModel::new(&flat, &options).unwrap();
+    let mut draft = ModelDrafter::new(&flat, &options).unwrap();
     assert_eq!(draft.guess(&History::new(&PROMPT, 5), 9).unwrap(), [0; 0]);
     let mut draft = draft.with_confidence(0.1).with_tokens(3);
     let found = draft.guess(&History::new(&PROMPT, 5), 9).unwrap();
@@ -139,15 +139,15 @@ fn a_draft_confident_of_nothing_guesses_nothing() {
 fn a_draft_guesses_no_id_that_is_never_written() {
     // Its favourites are 5, then 4, then 3, each with at least half of what is left.
     let favourites = || Pairs::from_probabilities(6, |_, _| [0.01, 0.02, 0.02, 0.05, 0.1, 0.8]);
-    let guessed = |draft: Draft<Pairs>| {
+    let guessed = |draft: DraftModel<Pairs>| {
         let mut drafter = draft.drafter(draft.model(), &GenerationOptions::new(9).greedy()).unwrap();
         drafter.guess(&History::new(&PROMPT, 5), 9).unwrap()
     };
     let banning = |text: &str| serde_json::from_str::<GenerationDefaults>(text).unwrap();
     let (fifth, fourth) = (banning(r#"{"suppress_tokens": [5]}"#), banning(r#"{"bad_words_ids": [[4], [9], [3, 3]]}"#));
-    assert_eq!(guessed(Draft::new(favourites(), 6, 2)), [5, 5]);
-    assert_eq!(guessed(Draft::new(favourites(), 5, 2)), [4, 4], "the tokenizer has five ids");
-    assert_eq!(guessed(Draft::new(favourites(), 6, 3).without_banned(&fifth)), [4, 4, 4]);
-    assert_eq!(guessed(Draft::new(favourites(), 6, 2).without_banned(&fifth).without_banned(&fourth)), [3, 3]);
-    assert_eq!(guessed(Draft::new(favourites(), 5, 1).without_banned(&fourth)), [3]);
+    assert_eq!(guessed(DraftModel::new(favourites(), 6, 2)), [5, 5]);
+    assert_eq!(guessed(DraftModel::new(favourites(), 5, 2)), [4, 4], "the tokenizer has five ids");
+    assert_eq!(guessed(DraftModel::new(favourites(), 6, 3).without_banned(&fifth)), [4, 4, 4]);
+    assert_eq!(guessed(DraftModel::new(favourites(), 6, 2).without_banned(&fifth).without_banned(&fourth)), [3, 3]);
+    assert_eq!(guessed(DraftModel::new(favourites(), 5, 1).without_banned(&fourth)), [3]);
 }

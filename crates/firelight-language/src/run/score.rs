@@ -47,13 +47,13 @@ impl SharedEvaluator<LmTask> for TextScores {
     }
 
     /// The sums of the batch.
-    fn part(&self, output: &ValidOutput<()>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<()>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let (nats, tokens) = output.losses.read().map_err(TrainingError::device("perplexity"))?;
         Ok(vec![vec![nats, tokens]])
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        self.sums.iter_mut().zip(part.into_iter().flatten()).for_each(|(sum, more)| *sum += more);
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        self.sums.iter_mut().zip(statistics.into_iter().flatten()).for_each(|(sum, more)| *sum += more);
         Ok(())
     }
 

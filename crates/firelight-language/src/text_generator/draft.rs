@@ -1,7 +1,7 @@
 //! Speculative decoding: what guesses the next tokens for the model to check.
 
 use firelight_generation::{
-    Autoregressive, Draft, GenerationDefaults, GenerationError, GenerationOptions, PromptLookup, TokenStream,
+    Autoregressive, DraftModel, GenerationDefaults, GenerationError, GenerationOptions, PromptLookup, TokenStream,
 };
 use firelight_storage::TaskError;
 
@@ -12,7 +12,7 @@ use crate::model::LanguageModel;
 #[derive(Debug)]
 pub(super) enum Guesser {
     Lookup(PromptLookup),
-    Draft(Draft<LanguageModel>),
+    Draft(DraftModel<LanguageModel>),
 }
 
 impl Guesser {
@@ -38,9 +38,9 @@ impl TextGenerator {
     /// If the vocabulary of the draft is not that of the model.
     pub fn with_draft(mut self, draft: Self, tokens: usize) -> Result<Self, TaskError> {
         self.tokenizer.agrees_with("draft", &draft.tokenizer)?;
-        let guesses = Draft::new(draft.model, self.tokenizer.vocab_size(), tokens);
+        let guesses = DraftModel::new(draft.model, self.tokenizer.vocab_size(), tokens);
         let defaults = [&self.defaults, &draft.defaults].into_iter().flatten();
-        self.guesser = Some(Guesser::Draft(defaults.fold(guesses, Draft::without_banned)));
+        self.guesser = Some(Guesser::Draft(defaults.fold(guesses, DraftModel::without_banned)));
         Ok(self)
     }
 

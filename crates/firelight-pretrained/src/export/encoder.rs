@@ -1,9 +1,9 @@
 //! What an encoder is called in `config.json`, by the names that several families have. What only one has is in its file.
 
 use firelight_classification::{ProblemType, TextEncoderConfig};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::names;
+use super::{extended, names};
 use crate::Structure;
 use crate::family::ConfigKeys;
 
@@ -21,10 +21,8 @@ pub(crate) fn encoder_keys(structure: &Structure) -> Option<ConfigKeys> {
         Structure::Span(model) => (&model.encoder, json!({})),
         _ => return None,
     };
-    let mut keys = Map::new();
-    for part in [stack(encoder), head] {
-        keys.extend(part.as_object().cloned().unwrap_or_default());
-    }
+    let parts = [own(encoder), names::stack(&encoder.transformer), head];
+    let mut keys = parts.into_iter().fold(ConfigKeys::new(), extended);
     keys.retain(|_, value| !value.is_null());
     Some(keys)
 }
@@ -37,7 +35,8 @@ fn problem_type(problem: ProblemType) -> &'static str {
     }
 }
 
-fn stack(encoder: &TextEncoderConfig) -> Value {
+/// The keys of encoders that are not those of every [stack](names::stack).
+fn own(encoder: &TextEncoderConfig) -> Value {
     let stack = &encoder.transformer;
     let block = &stack.first().block;
     json!({
@@ -45,13 +44,7 @@ fn stack(encoder: &TextEncoderConfig) -> Value {
         // Families without segments do not have the key; the others need one at least.
         "type_vocab_size": Some(encoder.n_segments).filter(|segments| *segments > 0),
         "embedding_size": stack.d_embedding(),
-        "hidden_size": stack.d_model,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": block.attention.n_heads,
-        "intermediate_size": names::d_ff(stack.first()),
-        "hidden_act": names::activation(block.feed_forward.activation),
         "max_position_embeddings": stack.max_seq_len,
-        "layer_norm_eps": names::epsilon(stack.norm),
         "hidden_dropout_prob": block.dropout,
         "attention_probs_dropout_prob": block.attention.dropout,
         "attention_dropout": block.attention.dropout,

@@ -15,22 +15,23 @@ pub(crate) fn image_keys(structure: &Structure) -> Option<ConfigKeys> {
         Structure::ImageEncoder(model) => (&model.vit, json!({})),
         _ => return None,
     };
-    Some(extended(extended(ConfigKeys::new(), stack(vit)), head))
+    let parts = [names::stack(&vit.transformer), patches(vit), own(vit), head];
+    Some(parts.into_iter().fold(ConfigKeys::new(), extended))
 }
 
-fn stack(vit: &VisionTransformerConfig) -> Value {
-    let stack = &vit.transformer;
-    let block = &stack.first().block;
+/// Size and channels of an image and of its patches.
+pub(crate) fn patches(vit: &VisionTransformerConfig) -> Value {
     json!({
-        "hidden_size": stack.d_model,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": block.attention.n_heads,
-        "intermediate_size": names::d_ff(stack.first()),
-        "hidden_act": names::activation(block.feed_forward.activation),
-        "layer_norm_eps": names::epsilon(stack.norm),
         "image_size": vit.image_size[0],
         "patch_size": vit.patch_size,
         "num_channels": vit.channels,
+    })
+}
+
+/// The keys that CLIP does not have.
+fn own(vit: &VisionTransformerConfig) -> Value {
+    let block = &vit.transformer.first().block;
+    json!({
         "qkv_bias": block.attention.qkv_bias.unwrap_or(block.attention.bias),
         "hidden_dropout_prob": block.dropout,
         "attention_probs_dropout_prob": block.attention.dropout,

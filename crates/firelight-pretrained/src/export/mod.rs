@@ -26,7 +26,7 @@ use crate::family::{Class, ConfigKeys, Family, describe};
 use crate::{Description, HubFolder, Structure};
 pub(crate) use decoder::{decoder_keys, dense_layers};
 pub(crate) use encoder::encoder_keys;
-pub(crate) use image::image_keys;
+pub(crate) use image::{image_keys, patches};
 use plain::plain;
 pub(crate) use seq2seq::seq2seq_keys;
 

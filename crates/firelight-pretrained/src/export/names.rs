@@ -1,7 +1,20 @@
-//! How values are called in `config.json`.
+//! How keys and values that several kinds of models have are called in `config.json`.
 
-use firelight_core::{Activation, LayerConfig, NormConfig};
+use firelight_core::{Activation, LayerConfig, NormConfig, TransformerConfig};
 use serde_json::{Map, Value, json};
+
+/// The keys of a stack that BERT has, and vision transformers and CLIP after it.
+pub(crate) fn stack(stack: &TransformerConfig) -> Value {
+    let block = &stack.first().block;
+    json!({
+        "hidden_size": stack.d_model,
+        "num_hidden_layers": stack.n_layers,
+        "num_attention_heads": block.attention.n_heads,
+        "intermediate_size": d_ff(stack.first()),
+        "hidden_act": activation(block.feed_forward.activation),
+        "layer_norm_eps": epsilon(stack.norm),
+    })
+}
 
 /// The inner width of a feed-forward network.
 pub(crate) fn d_ff(layer: &LayerConfig) -> usize {

@@ -9,7 +9,7 @@ use firelight_vision::ImageTextConfig;
 use serde_json::json;
 
 use super::activation;
-use crate::export::{extended, names};
+use crate::export::{extended, names, patches};
 use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Step, Structure, Table};
 
@@ -75,9 +75,6 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     let Structure::ImageText(model) = structure else { return None };
     let image = json!({
         "model_type": "clip_vision_model",
-        "image_size": model.vit.image_size[0],
-        "patch_size": model.vit.patch_size,
-        "num_channels": model.vit.channels,
         "projection_dim": model.width,
     });
     let text = json!({
@@ -89,24 +86,15 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     });
     let towers = json!({
         "projection_dim": model.width,
-        "vision_config": extended(tower_keys(&model.vit.transformer), image),
+        "vision_config": extended(extended(tower_keys(&model.vit.transformer), patches(&model.vit)), image),
         "text_config": extended(tower_keys(&model.text), text),
     });
     Some(extended(ConfigKeys::new(), towers))
 }
 
 fn tower_keys(stack: &TransformerConfig) -> ConfigKeys {
-    let block = &stack.first().block;
-    let keys = json!({
-        "hidden_size": stack.d_model,
-        "num_hidden_layers": stack.n_layers,
-        "num_attention_heads": block.attention.n_heads,
-        "intermediate_size": names::d_ff(stack.first()),
-        "hidden_act": names::activation(block.feed_forward.activation),
-        "layer_norm_eps": names::epsilon(stack.norm),
-        "attention_dropout": block.attention.dropout,
-    });
-    extended(ConfigKeys::new(), keys)
+    let own = json!({"attention_dropout": stack.first().block.attention.dropout});
+    extended(extended(ConfigKeys::new(), names::stack(stack)), own)
 }
 
 fn table(vit: &VisionTransformerConfig) -> Table {

@@ -385,7 +385,10 @@ mod tests {
         std::fs::write(&source, format!("ab\nb\na\n{}\n", "ab".repeat(40))).unwrap();
         assert!(!pairs.is_of(&recipe, &paths).unwrap());
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &paths).unwrap_err();
-        assert!(error.to_string().starts_with("line 4 has 81 tokens, the end of the source included"), "{error}");
+        assert!(
+            error.to_string().starts_with("line 4 has 81 tokens, special tokens of the source included"),
+            "{error}"
+        );
     }
 
     #[test]
@@ -490,7 +493,7 @@ mod tests {
         assert_eq!(lengths, [8, 8], "the second pair is dropped");
         std::fs::write(&source, "ababa\na\na\nababab\n").unwrap();
         let error = PairText::read(&mut recipe, Path::new("x.toml"), &[source, target]).unwrap_err();
-        assert!(error.to_string().starts_with("line 4 has 9 tokens, the end of the source included"), "{error}");
+        assert!(error.to_string().starts_with("line 4 has 9 tokens, special tokens of the source included"), "{error}");
     }
 
     #[test]

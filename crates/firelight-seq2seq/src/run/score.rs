@@ -51,14 +51,14 @@ impl<M: Objective<Answers = TargetAnswers>> SharedEvaluator<TrainingModule<M>> f
     }
 
     /// The counts of the batch.
-    fn part(&self, output: &ValidOutput<TargetAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<TargetAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let counts = output.answers.predicted.clone().try_into_vec_as::<i64>();
         let counts = counts.map_err(TrainingError::device("token accuracy"))?;
         Ok(vec![counts.into_iter().map(|count| count as f64).collect()])
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        let counts = part.into_iter().flatten();
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        let counts = statistics.into_iter().flatten();
         self.predicted.iter_mut().zip(counts).for_each(|(sum, more)| *sum += more as i64);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use burn::tensor::{Device, Int, Tensor};
 use firelight_generation::processors::History;
 use firelight_generation::{
-    Autoregressive, BeamOptions, DecodeState, Draft, DraftModel, Drafter, GenerationError, Hypothesis,
+    Autoregressive, BeamOptions, DecodeState, DraftModel, Drafter, GenerationError, Hypothesis, ModelDrafter,
 };
 
 use super::guessed::{LogProbabilities, guessed};
@@ -19,14 +19,14 @@ use crate::model::Seq2SeqModel;
 pub(super) fn drafted<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     model: &M,
     source: Vec<u32>,
-    draft: &Draft<Seq2SeqModel>,
+    draft: &DraftModel<Seq2SeqModel>,
     options: &BeamOptions,
 ) -> Result<Hypothesis, GenerationError> {
     let longest = longest_target(draft.model(), &source);
     let of_source = OfSource { model: draft.model(), source: source.clone() };
     let of_source = draft.restricted(&of_source);
     let of_source = LogProbabilities(&of_source); // of what may be written, as those of the model
-    let drafter = DraftModel::new(&of_source, &token_by_token(options))?.with_tokens(draft.tokens());
+    let drafter = ModelDrafter::new(&of_source, &token_by_token(options))?.with_tokens(draft.tokens());
     guessed(model, source, UpTo { longest, drafter }, options)
 }
 
@@ -151,7 +151,7 @@ mod tests {
     fn written(model: &Seq2SeqModel, draft: &Seq2SeqModel, options: &GenerationOptions) -> (Vec<u32>, usize) {
         let (longest, asked) = (longest_target(draft, &SOURCE), Arc::new(AtomicUsize::new(0)));
         let draft = OfSource { model: draft, source: SOURCE.to_vec() };
-        let drafter = DraftModel::new(&draft, options).unwrap().with_tokens(4).with_confidence(0.0);
+        let drafter = ModelDrafter::new(&draft, options).unwrap().with_tokens(4).with_confidence(0.0);
         let drafter = Counted(UpTo { longest, drafter }, asked.clone());
         let tokens = TokenStream::new(model, vec![SOURCE.to_vec()], options).unwrap().with_drafter(drafter);
         let ids = tokens.filter_map(|step| step.unwrap()[0]).collect();
@@ -217,7 +217,7 @@ mod tests {
         let others: Vec<u32> = (2..13).collect();
         let banning: GenerationDefaults =
             serde_json::from_value(serde_json::json!({"suppress_tokens": others})).unwrap();
-        let draft = |size| Draft::new(model(0, 20), size, 4);
+        let draft = |size| DraftModel::new(model(0, 20), size, 4);
         for (real, draft) in [
             (WithVocabulary::new(&own, 2), draft(2)),
             (WithVocabulary::new(&own, 13).with_defaults(&banning), draft(13).without_banned(&banning)),

@@ -1,7 +1,8 @@
 //! What guesses the next tokens of a translation, so that the model reads several at once.
 
 use firelight_generation::{
-    BeamOptions, Draft, EarlyStopping, GenerationDefaults, GenerationError, Hypothesis, PromptLookup, WithVocabulary,
+    BeamOptions, DraftModel, EarlyStopping, GenerationDefaults, GenerationError, Hypothesis, PromptLookup,
+    WithVocabulary,
 };
 use firelight_storage::{InputError, TaskError};
 
@@ -14,7 +15,7 @@ use crate::model::Seq2SeqModel;
 #[derive(Debug)]
 pub(super) enum Guesser {
     Lookup(PromptLookup),
-    Draft(Draft<Seq2SeqModel>),
+    Draft(DraftModel<Seq2SeqModel>),
 }
 
 impl Translator {
@@ -46,7 +47,7 @@ impl Translator {
         let (own, others) = (&self.vocabulary, &draft.vocabulary);
         own.target().agrees_with("target of the draft", others.target())?;
         own.source().agrees_with("source of the draft", others.source())?;
-        let guesses = Draft::new(draft.model, own.target().vocab_size(), tokens);
+        let guesses = DraftModel::new(draft.model, own.target().vocab_size(), tokens);
         let guesses = guesses.without_banned(&self.defaults).without_banned(&draft.defaults);
         self.guesser = Some(Guesser::Draft(guesses));
         Ok(self)

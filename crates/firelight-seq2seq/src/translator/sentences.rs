@@ -143,7 +143,7 @@ mod tests {
         let failures = found.iter().filter_map(|line| Some(line.as_ref().err()?.to_string()));
         let failures: Vec<String> = failures.collect();
         assert_eq!((failures.len(), found[1].is_ok(), found[3].is_ok()), (2, true, true), "{failures:?}");
-        let long = "line 11, sentence 2 has 12 tokens, the end of the source included";
+        let long = "line 11, sentence 2 has 12 tokens, special tokens of the source included";
         assert!(failures[0].starts_with(long), "{failures:?}");
         assert!(failures[1].starts_with("line 13, sentence 2: the character 'z'"), "{failures:?}");
         let several = by_sentences(TranslateOptions { n_best: 2, ..TranslateOptions::default() });

@@ -94,7 +94,7 @@ fn scores_are_divided_by_the_power_of_the_length_that_the_options_say() {
 fn a_line_that_is_too_long_is_named_or_cut_if_that_is_allowed() {
     let error = translator().translate(&["a", "abcdefgha"]).unwrap_err();
     assert!(error.is_user_error());
-    assert!(error.to_string().starts_with("line 2 has 10 tokens, the end of the source included"), "{error}");
+    assert!(error.to_string().starts_with("line 2 has 10 tokens, special tokens of the source included"), "{error}");
     let options = TranslateOptions { truncate: true, ..TranslateOptions::greedy() };
     let cut = translator().translate_with(&["abcdefgha"], &options, |_| ()).unwrap();
     assert_eq!(cut, translator().translate_with(&["abcdefgh"], &options, |_| ()).unwrap());
@@ -145,7 +145,7 @@ fn what_stands_around_a_source_counts_and_is_not_cut_off() {
     let line = "abababab";
     assert_eq!(translator.encode(&line[..6]).unwrap(), [2, 0, 1, 0, 1, 0, 1, 3, 4]);
     let error = translator.encode(&line[..7]).unwrap_err();
-    assert!(error.to_string().starts_with("line 1 has 10 tokens, the end of the source included"), "{error}");
+    assert!(error.to_string().starts_with("line 1 has 10 tokens, special tokens of the source included"), "{error}");
     assert_eq!(translator.source(1, line, true).unwrap(), translator.encode(&line[..6]).unwrap());
     let cut = TranslateOptions { truncate: true, ..TranslateOptions::greedy() };
     let found = translator.translate_with(&[line], &cut, |_| ()).unwrap();

@@ -51,7 +51,7 @@ mod tests {
 
     /// A batch of 8 x (3 + 1 + `numbers`) bytes.
     fn batch(numbers: usize) -> Found {
-        Found { sums: [numbers as f64, 1.0], part: vec![vec![0.5; numbers]] }
+        Found { sums: [numbers as f64, 1.0], statistics: vec![vec![0.5; numbers]] }
     }
 
     #[test]

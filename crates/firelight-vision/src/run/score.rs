@@ -22,7 +22,7 @@ impl SharedEvaluator<VisionTask> for ClassScores {
     }
 
     /// A row for each image: its class, and the probabilities of all classes.
-    fn part(&self, output: &ValidOutput<ImageAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &ValidOutput<ImageAnswers>) -> Result<Vec<Vec<f64>>, TrainingError> {
         let ImageAnswers { logits, targets } = output.answers.clone();
         let classes = logits.dims()[1];
         let logits: Vec<f64> = logits.try_into_vec_as().map_err(TrainingError::device("logits of images"))?;
@@ -31,8 +31,8 @@ impl SharedEvaluator<VisionTask> for ClassScores {
         Ok(targets.into_iter().zip(logits.chunks(classes)).map(row).collect())
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        for row in part {
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        for row in statistics {
             self.targets.push(row[0] as usize);
             self.probabilities.push(row[1..].to_vec());
         }

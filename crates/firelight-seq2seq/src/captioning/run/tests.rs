@@ -281,7 +281,10 @@ fn images_with_captions_and_labelled_images_are_trained_on() {
     let patches = error("labelled", &[("model.patch_size", "5")]);
     assert!(patches.contains("image_size = [18, 18] must be multiples of patch_size = 5"), "{patches}");
     let long = error("own", &[("model.max_seq_len", "3")]);
-    assert!(long.contains("captions.jsonl` cannot be used: line 1 has 4 tokens, the end of the caption"), "{long}");
+    assert!(
+        long.contains("captions.jsonl` cannot be used: line 1 has 4 tokens, special tokens of the caption"),
+        "{long}"
+    );
     fs::remove_file(home.path().join("own/4.png")).unwrap();
     let missing = error("own", &[]);
     assert!(missing.contains("captions.jsonl` cannot be used: ") && missing.contains("4.png"), "{missing}");

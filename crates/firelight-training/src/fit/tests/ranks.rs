@@ -273,13 +273,13 @@ impl SharedEvaluator<Line> for Largest {
         vec![Score::lower("largest")]
     }
 
-    fn part(&self, output: &LossOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
+    fn batch_statistics(&self, output: &LossOutput) -> Result<Vec<Vec<f64>>, TrainingError> {
         self.evaluated.fetch_add(1, Ordering::Relaxed);
         Ok(vec![vec![output.read().map_err(TrainingError::device("loss"))?.0]])
     }
 
-    fn absorb(&mut self, part: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        self.loss = part.into_iter().flatten().fold(self.loss, f64::max);
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        self.loss = statistics.into_iter().flatten().fold(self.loss, f64::max);
         Ok(())
     }
 
