@@ -5,12 +5,13 @@ use burn::backend::autodiff::NodeId;
 use burn::backend::autodiff::checkpoint::base::Checkpointer;
 use burn::backend::autodiff::checkpoint::retro_forward::RetroForward;
 use burn::backend::autodiff::checkpoint::state::BackwardStates;
-use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn::backend::autodiff::grads::Gradients;
 use burn::backend::autodiff::ops::{Backward, ComputePropertyDone, Ops, OpsKind, OpsPrep};
 use burn::backend::{Autodiff, Backend, tensor::FloatTensor};
 use std::fmt::Debug;
 use std::marker::PhantomData;
+
+pub(crate) use burn::backend::autodiff::checkpoint::strategy::CheckpointStrategy;
 
 /// An operation of `N` inputs that was computed, with what its backward pass needs beside them.
 pub(crate) trait Operation<B: Backend, const N: usize>: Debug + Clone + Send + 'static {

@@ -1,10 +1,10 @@
 //! The differentiable operations that a Transformer lives on, each behind one signature for every Burn backend.
 //!
 //! `firelight-core` computes through these functions and nothing else, so an operation is made faster here without a
-//! caller noticing. Every operation is a folder: `mod.rs` holds the signature, the shapes and the source;
-//! `reference.rs` the composite of Burn primitives, which runs on every backend, differentiates by itself, and is the
-//! oracle of any faster path; `flex.rs` the passes over memory of the CPU backend, `cube.rs` the kernels of the GPU
-//! backends, if it has any, and `autodiff.rs` its gradients, recorded by `graph.rs`. [`kernel_path`] tells which of the two runs on a device.
+//! caller noticing. Every operation is a folder: `mod.rs` holds the signature, the shapes and the source, and says which
+//! gradient belongs to which input, as `graph.rs` records it; `reference.rs` the composite of Burn primitives, which runs on
+//! every backend, differentiates by itself, and is the oracle of any faster path; `flex.rs` the passes over memory of the CPU
+//! backend, and `cube.rs` the kernels of the GPU backends, if it has any. [`kernel_path`] tells which of the two runs on a device.
 //!
 //! Letters in shapes: `B` batch, `H` query heads, `G` key/value heads, `Q` queries, `K` keys, `E` head size,
 //! `N` rows, `V` classes.

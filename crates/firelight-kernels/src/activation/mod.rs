@@ -1,12 +1,12 @@
 //! Elementwise activation functions as differentiable operations: the fused paths of [`gelu`](crate::gelu),
 //! [`silu`](crate::silu) and [`gated`](crate::gated) share them.
 
-mod autodiff;
 pub(crate) mod flex;
 
 pub(crate) use flex::{Elementwise, with_function};
 
-use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record_cheap};
+use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
 use burn::tensor::Tensor;
 
 /// The activation functions.
@@ -35,4 +35,21 @@ pub(crate) trait ActivationKernel: Backend {
 /// Applies an activation function to every element of a tensor, on the fused path.
 pub(crate) fn activate<const D: usize>(x: Tensor<D>, activation: Activation) -> Tensor<D> {
     Tensor::from_dispatch(Dispatch::activate(x.into_dispatch(), activation))
+}
+
+/// The gradient of an activation function: the slope at the input, which a checkpointing graph computes again.
+impl<B: ActivationKernel, C: CheckpointStrategy> ActivationExtension for Autodiff<B, C> {
+    fn activate(x: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+        record_cheap::<B, C, _, 1>([x], [true], Activated(activation), |activated, [x]| B::forward(x, activated.0))
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Activated(Activation);
+
+impl<B: ActivationKernel> Operation<B, 1> for Activated {
+    fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+        let BackwardPass { inputs: [x], gradient, .. } = pass;
+        [x.map(|x| B::backward(x, gradient, self.0))]
+    }
 }

@@ -5,8 +5,6 @@
 //! (<https://arxiv.org/abs/1512.03385>).
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 
 use crate::path::check_types;
@@ -93,10 +91,11 @@ fn check<const D: usize>(operation: &str, x: &Tensor<D>, branch: &Tensor<D>) {
 #[cfg(feature = "flex")]
 mod extension {
     use super::NormOfSum;
-    use crate::layer_norm::LayerNormKernel;
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
+    use crate::layer_norm::{LayerNormKernel, record_layer_norm};
     use crate::optional::OptionalFloat;
-    use crate::rms_norm::RmsNormKernel;
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::rms_norm::{RmsNormKernel, record_rms_norm};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -133,6 +132,39 @@ mod extension {
         let beta = OptionalFloat::new(beta);
         let (sum, normed) = Dispatch::add_norm(x, branch, gamma.into_dispatch(), beta, norm);
         (Tensor::from_dispatch(sum), Tensor::from_dispatch(normed))
+    }
+
+    /// A residual addition and the norm of its sum in the graph: two operations that stand there by themselves, with outputs that
+    /// were made together. An operation of Burn's graph has one output; so each keeps its own gradient.
+    impl<B: AddNormKernel, C: CheckpointStrategy> AddNormExtension for Autodiff<B, C> {
+        fn add_norm(
+            x: FloatTensor<Self>,
+            branch: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: OptionalFloat<Self>,
+            norm: NormOfSum,
+        ) -> (FloatTensor<Self>, FloatTensor<Self>) {
+            let beta = beta.into_option();
+            let [x_values, branch_values, gamma_values] = [&x, &branch, &gamma].map(|x| x.clone().into_primitive());
+            let beta_values = beta.clone().map(|beta| beta.into_primitive());
+            let [sum, normed] = B::sum_and_norm(x_values, branch_values, gamma_values, beta_values, norm);
+            let sum = record::<B, C, _, 2>([x, branch], [false; 2], |_| (sum, Sum));
+            let inputs = [sum.clone(), gamma];
+            let normed = match norm {
+                NormOfSum::Layer { epsilon } => record_layer_norm::<B, C>(inputs, beta, epsilon, normed),
+                NormOfSum::Rms { epsilon } => record_rms_norm::<B, C>(inputs, epsilon, normed),
+            };
+            (sum, normed)
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Sum;
+
+    impl<B: AddNormKernel> Operation<B, 2> for Sum {
+        fn backward(self, pass: BackwardPass<B, 2>) -> [Option<FloatTensor<B>>; 2] {
+            [Some(pass.gradient.clone()), Some(pass.gradient)]
+        }
     }
 }
 

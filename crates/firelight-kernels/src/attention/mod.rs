@@ -9,8 +9,6 @@
 //! is not bounded by it; a hidden pair stays hidden whatever its bias.
 
 #[cfg(feature = "extension")]
-mod autodiff;
-#[cfg(feature = "extension")]
 mod blocks;
 // A test lists Burn's ndarray backend, too.
 #[cfg(feature = "extension")]

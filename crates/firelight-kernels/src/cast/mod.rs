@@ -1,8 +1,6 @@
 //! Conversion between number types.
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 
 use burn::tensor::{FloatDType, Tensor};
@@ -37,7 +35,8 @@ pub fn cast<const D: usize>(x: Tensor<D>, dtype: FloatDType) -> Tensor<D> {
 
 #[cfg(feature = "flex")]
 mod extension {
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record_cheap};
+    use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
     use burn::tensor::{DType, FloatDType, Tensor};
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -59,6 +58,26 @@ mod extension {
 
     pub(super) fn cast<const D: usize>(x: Tensor<D>, dtype: FloatDType) -> Tensor<D> {
         Tensor::from_dispatch(Dispatch::cast_to(x.into_dispatch(), dtype))
+    }
+
+    /// The gradient of a cast: that of the output in the type of the input.
+    impl<B: CastKernel, C: CheckpointStrategy> CastExtension for Autodiff<B, C> {
+        fn cast_to(x: FloatTensor<Self>, dtype: FloatDType) -> FloatTensor<Self> {
+            let forward = |Cast { to, .. }: &Cast, [x]: [FloatTensor<B>; 1]| B::converted(x, *to);
+            record_cheap::<B, C, _, 1>([x.clone()], [false], Cast { from: x.dtype().into(), to: dtype }, forward)
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Cast {
+        from: FloatDType,
+        to: FloatDType,
+    }
+
+    impl<B: CastKernel> Operation<B, 1> for Cast {
+        fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+            [Some(B::converted(pass.gradient, self.from))]
+        }
     }
 }
 

@@ -3,8 +3,6 @@
 //! Source: Dao and Gu 2024, §7.1 and figure 6 (<https://arxiv.org/abs/2405.21060>).
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
@@ -74,7 +72,8 @@ fn check(x: &Tensor<3>, history: &Tensor<3>, weight: &Tensor<2>, hidden: Option<
 
 #[cfg(feature = "flex")]
 mod extension {
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -102,6 +101,36 @@ mod extension {
     pub(super) fn causal_convolution(x: Tensor<3>, history: Tensor<3>, weight: Tensor<2>) -> Tensor<3> {
         let (x, history) = (x.into_dispatch(), history.into_dispatch());
         Tensor::from_dispatch(Dispatch::causal_convolution(x, history, weight.into_dispatch()))
+    }
+
+    /// The gradients of a convolution. Each keeps only what it needs.
+    impl<B: CausalConvolutionKernel, C: CheckpointStrategy> CausalConvolutionExtension for Autodiff<B, C> {
+        fn causal_convolution(
+            x: FloatTensor<Self>,
+            history: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+        ) -> FloatTensor<Self> {
+            let reads_tokens = weight.is_tracked();
+            let kept = [reads_tokens, reads_tokens, x.is_tracked() || history.is_tracked()];
+            record::<B, C, _, 3>([x, history, weight], kept, |[x, history, weight]| {
+                (B::forward(x, history, weight), Convolution)
+            })
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Convolution;
+
+    impl<B: CausalConvolutionKernel> Operation<B, 3> for Convolution {
+        fn backward(self, pass: BackwardPass<B, 3>) -> [Option<FloatTensor<B>>; 3] {
+            let BackwardPass { inputs: [x, history, weight], gradient, is_wanted } = pass;
+            let weight = |wanted: bool| weight.clone().filter(|_| wanted);
+            [
+                weight(is_wanted[0]).map(|weight| B::input_gradient(weight, gradient.clone())),
+                weight(is_wanted[1]).map(|weight| B::history_gradient(weight, gradient.clone())),
+                x.zip(history).filter(|_| is_wanted[2]).map(|(x, history)| B::weight_gradient(x, history, gradient)),
+            ]
+        }
     }
 }
 

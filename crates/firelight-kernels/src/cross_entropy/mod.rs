@@ -3,8 +3,6 @@
 //! Source: label smoothing as Szegedy et al. 2016, §7 (<https://arxiv.org/abs/1512.00567>), in the form of PyTorch:
 //! the smoothed distribution gives `1 - a` to the target and spreads `a` evenly over all classes, the target included.
 
-#[cfg(feature = "extension")]
-mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "flex")]
@@ -81,9 +79,10 @@ pub(crate) fn check(operation: &str, of: (&str, [usize; 2]), targets: &Tensor<1,
 #[cfg(feature = "extension")]
 mod extension {
     use super::CrossEntropyOptions;
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
     use crate::optional::OptionalBool;
     use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
-    use burn::backend::{Backend, Dispatch, backend_extension};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension};
     use burn::tensor::{Int, Tensor};
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -123,6 +122,35 @@ mod extension {
         let ignored = OptionalBool::new(options.ignored.clone());
         let (logits, targets) = (logits.into_dispatch(), targets.into_dispatch());
         Tensor::from_dispatch(Dispatch::cross_entropy(logits, targets, ignored, options.label_smoothing))
+    }
+
+    /// The gradient of the logits, from the logits themselves and one number a row.
+    impl<B: CrossEntropyKernel, C: CheckpointStrategy> CrossEntropyExtension for Autodiff<B, C> {
+        fn cross_entropy(
+            logits: FloatTensor<Self>,
+            targets: IntTensor<Self>,
+            ignored: OptionalBool<Self>,
+            smoothing: f64,
+        ) -> FloatTensor<Self> {
+            let targets = B::targets(targets, ignored.into_option(), smoothing);
+            record::<B, C, _, 1>([logits], [true], |[logits]| {
+                let [losses, sums] = B::forward(logits, &targets);
+                (losses, CrossEntropy::<B> { sums, targets })
+            })
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct CrossEntropy<B: CrossEntropyKernel> {
+        sums: FloatTensor<B>,
+        targets: B::Targets,
+    }
+
+    impl<B: CrossEntropyKernel> Operation<B, 1> for CrossEntropy<B> {
+        fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+            let BackwardPass { inputs: [logits], gradient, .. } = pass;
+            [logits.map(|logits| B::backward(logits, self.sums, gradient, &self.targets))]
+        }
     }
 }
 

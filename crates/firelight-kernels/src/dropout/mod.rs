@@ -5,8 +5,6 @@
 //! pass computes it again. One such generator serves this operation and the weights of [`attention`](crate::attention).
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 pub(crate) mod reference;
 
@@ -70,7 +68,8 @@ fn drawn(device: &Device) -> u64 {
 
 #[cfg(feature = "flex")]
 mod extension {
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record_cheap};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -86,6 +85,26 @@ mod extension {
 
     pub(super) fn dropout<const D: usize>(x: Tensor<D>, rate: f64, seed: u64) -> Tensor<D> {
         Tensor::from_dispatch(Dispatch::dropout(x.into_dispatch(), rate, seed))
+    }
+
+    /// The gradient of dropout: the same numbers dropped again. Nothing is kept but rate and seed.
+    impl<B: DropoutKernel, C: CheckpointStrategy> DropoutExtension for Autodiff<B, C> {
+        fn dropout(x: FloatTensor<Self>, rate: f64, seed: u64) -> FloatTensor<Self> {
+            let forward = |Dropped { rate, seed }: &Dropped, [x]: [FloatTensor<B>; 1]| B::dropped(x, *rate, *seed);
+            record_cheap::<B, C, _, 1>([x], [false], Dropped { rate, seed }, forward)
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Dropped {
+        rate: f64,
+        seed: u64,
+    }
+
+    impl<B: DropoutKernel> Operation<B, 1> for Dropped {
+        fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+            [Some(B::dropped(pass.gradient, self.rate, self.seed))]
+        }
     }
 }
 

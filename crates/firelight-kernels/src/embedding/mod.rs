@@ -1,8 +1,6 @@
 //! Rows of a matrix by their number: what turns tokens into vectors.
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
@@ -42,8 +40,9 @@ pub fn embedding(weight: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<3> {
 
 #[cfg(feature = "flex")]
 mod extension {
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
     use burn::backend::tensor::{FloatTensor, IntTensor};
-    use burn::backend::{Backend, Dispatch, backend_extension};
+    use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension};
     use burn::tensor::{DType, Int, Tensor};
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -65,6 +64,28 @@ mod extension {
 
     pub(super) fn embedding(weight: Tensor<2>, tokens: Tensor<2, Int>) -> Tensor<3> {
         Tensor::from_dispatch(Dispatch::rows_of(weight.into_dispatch(), tokens.into_dispatch()))
+    }
+
+    /// The gradient of the weight, from the tokens alone.
+    impl<B: EmbeddingKernel, C: CheckpointStrategy> EmbeddingExtension for Autodiff<B, C> {
+        fn rows_of(weight: FloatTensor<Self>, tokens: IntTensor<Self>) -> FloatTensor<Self> {
+            record::<B, C, _, 1>([weight], [false], |[weight]| {
+                let vocab_size = weight.shape()[0];
+                (B::gather(weight, tokens.clone()), Rows::<B> { tokens, vocab_size })
+            })
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Rows<B: EmbeddingKernel> {
+        tokens: IntTensor<B>,
+        vocab_size: usize,
+    }
+
+    impl<B: EmbeddingKernel> Operation<B, 1> for Rows<B> {
+        fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+            [Some(B::scatter(pass.gradient, self.tokens, self.vocab_size))]
+        }
     }
 }
 

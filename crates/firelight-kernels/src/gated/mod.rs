@@ -3,8 +3,6 @@
 //! Source: Shazeer 2020, eq. 5 and 6 (<https://arxiv.org/abs/2002.05202>); `gate` is their `xW` and `up` their `xV`.
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
@@ -49,7 +47,8 @@ pub fn gated<const D: usize>(gate: Tensor<D>, up: Tensor<D>, kind: Gate) -> Tens
 mod extension {
     use super::Gate;
     use crate::activation::Activation;
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record_cheap};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -77,6 +76,24 @@ mod extension {
             Gate::Silu => Activation::Silu,
         };
         Tensor::from_dispatch(Dispatch::gated(gate.into_dispatch(), up.into_dispatch(), activation))
+    }
+
+    /// The gradients of a gated unit, from its two inputs.
+    impl<B: GatedKernel, C: CheckpointStrategy> GatedExtension for Autodiff<B, C> {
+        fn gated(gate: FloatTensor<Self>, up: FloatTensor<Self>, activation: Activation) -> FloatTensor<Self> {
+            let forward = |gated: &Gated, [gate, up]: [FloatTensor<B>; 2]| B::forward(gate, up, gated.0);
+            record_cheap::<B, C, _, 2>([gate, up], [true; 2], Gated(activation), forward)
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Gated(Activation);
+
+    impl<B: GatedKernel> Operation<B, 2> for Gated {
+        fn backward(self, pass: BackwardPass<B, 2>) -> [Option<FloatTensor<B>>; 2] {
+            let [gate, up] = pass.inputs.map(|input| input.expect("both inputs are kept"));
+            B::backward(gate, up, pass.gradient, self.0).map(Some)
+        }
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Source: Ba et al. 2016, §3.1, eq. 4 (<https://arxiv.org/abs/1607.06450>); `gamma` and `beta` are their `g` and `b`.
 
-#[cfg(feature = "extension")]
-mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "flex")]
@@ -13,12 +11,12 @@ mod reference;
 use crate::path::check_types;
 use burn::tensor::Tensor;
 
-#[cfg(feature = "flex")]
-pub(crate) use autodiff::record_layer_norm;
 #[cfg(feature = "extension")]
 use extension::LayerNormExtension;
 #[cfg(feature = "extension")]
 pub(crate) use extension::LayerNormKernel;
+#[cfg(feature = "flex")]
+pub(crate) use extension::record_layer_norm;
 
 /// `(x - mean) / sqrt(variance + epsilon) * gamma + beta`, with the mean and the (biased) variance of the last dimension.
 ///
@@ -52,8 +50,9 @@ pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, gamma: &Tens
 
 #[cfg(feature = "extension")]
 mod extension {
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
     use crate::optional::OptionalFloat;
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -91,6 +90,51 @@ mod extension {
     ) -> Tensor<D> {
         let (x, gamma) = (x.into_dispatch(), gamma.into_dispatch());
         Tensor::from_dispatch(Dispatch::layer_norm(x, gamma, OptionalFloat::new(beta), epsilon))
+    }
+
+    /// The gradients of layer normalisation, from its input: mean and variance are computed again, which costs less than
+    /// the memory traffic of the rest.
+    impl<B: LayerNormKernel, C: CheckpointStrategy> LayerNormExtension for Autodiff<B, C> {
+        fn layer_norm(
+            x: FloatTensor<Self>,
+            gamma: FloatTensor<Self>,
+            beta: OptionalFloat<Self>,
+            epsilon: f64,
+        ) -> FloatTensor<Self> {
+            let beta = beta.into_option();
+            let [x_values, gamma_values] = [&x, &gamma].map(|x| x.clone().into_primitive());
+            let beta_values = beta.clone().map(|beta| beta.into_primitive());
+            let output = B::forward(x_values, gamma_values, beta_values, epsilon);
+            record_layer_norm::<B, C>([x, gamma], beta, epsilon, output)
+        }
+    }
+
+    /// Joins the norm of `x` with `gamma`, which was computed as `output`, to the graph.
+    pub(crate) fn record_layer_norm<B: LayerNormKernel, C: CheckpointStrategy>(
+        [x, gamma]: [FloatTensor<Autodiff<B, C>>; 2],
+        beta: Option<FloatTensor<Autodiff<B, C>>>,
+        epsilon: f64,
+        output: FloatTensor<B>,
+    ) -> FloatTensor<Autodiff<B, C>> {
+        let norm = LayerNorm { epsilon };
+        match beta {
+            Some(beta) => record::<B, C, _, 3>([x, gamma, beta], [true, true, false], |_| (output, norm)),
+            None => record::<B, C, _, 2>([x, gamma], [true; 2], |_| (output, norm)),
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct LayerNorm {
+        epsilon: f64,
+    }
+
+    impl<B: LayerNormKernel, const N: usize> Operation<B, N> for LayerNorm {
+        fn backward(self, pass: BackwardPass<B, N>) -> [Option<FloatTensor<B>>; N] {
+            let mut inputs = pass.inputs.into_iter().flatten();
+            let mut next = || inputs.next().expect("x and gamma are kept");
+            let mut gradients = B::backward(next(), next(), pass.gradient, self.epsilon).into_iter();
+            std::array::from_fn(|_| gradients.next())
+        }
     }
 }
 

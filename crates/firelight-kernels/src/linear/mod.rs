@@ -1,8 +1,6 @@
 //! The affine map of a linear layer.
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod bf16;
 #[cfg(feature = "flex")]
 mod few;
@@ -61,9 +59,10 @@ pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, weight: &Ten
 #[cfg(feature = "flex")]
 mod extension {
     use crate::MatmulPrecision;
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
     use crate::optional::OptionalFloat;
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
-    use burn::tensor::Tensor;
+    use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension, tensor::FloatTensor};
+    use burn::tensor::{Shape, Tensor};
 
     /// The operation that Burn's dispatch and autodiff see.
     #[backend_extension(Flex, Autodiff)]
@@ -106,6 +105,52 @@ mod extension {
     ) -> Tensor<D> {
         let (x, weight) = (x.into_dispatch(), weight.into_dispatch());
         Tensor::from_dispatch(Dispatch::linear(x, weight, OptionalFloat::new(bias), precision))
+    }
+
+    /// The gradients of the affine map. Each keeps only what it needs: the weight for that of `x`, `x` for that of the
+    /// weight, nothing for that of the bias.
+    impl<B: LinearKernel, C: CheckpointStrategy> LinearExtension for Autodiff<B, C> {
+        fn linear(
+            x: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+            bias: OptionalFloat<Self>,
+            precision: MatmulPrecision,
+        ) -> FloatTensor<Self> {
+            let affine = Affine { shape: x.shape(), precision };
+            let (keeps_x, keeps_weight) = (weight.is_tracked(), x.is_tracked());
+            match bias.into_option() {
+                Some(bias) => {
+                    record::<B, C, _, 3>([x, weight, bias], [keeps_x, keeps_weight, false], |[x, weight, bias]| {
+                        (B::forward(x, weight, Some(bias), precision), affine)
+                    })
+                }
+                None => record::<B, C, _, 2>([x, weight], [keeps_x, keeps_weight], |[x, weight]| {
+                    (B::forward(x, weight, None, precision), affine)
+                }),
+            }
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Affine {
+        /// That of `x`.
+        shape: Shape,
+        /// Those of the forward pass.
+        precision: MatmulPrecision,
+    }
+
+    impl<B: LinearKernel, const N: usize> Operation<B, N> for Affine {
+        fn backward(self, pass: BackwardPass<B, N>) -> [Option<FloatTensor<B>>; N] {
+            let kept = |index: usize| pass.inputs[index].clone();
+            let gradient = |index| match index {
+                0 => {
+                    kept(1).map(|weight| B::input_gradient(weight, pass.gradient.clone(), &self.shape, self.precision))
+                }
+                1 => kept(0).map(|x| B::weight_gradient(x, pass.gradient.clone(), self.precision)),
+                _ => Some(B::bias_gradient(pass.gradient.clone())),
+            };
+            std::array::from_fn(|index| pass.is_wanted[index].then(|| gradient(index)).flatten())
+        }
     }
 }
 

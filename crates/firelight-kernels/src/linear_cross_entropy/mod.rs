@@ -5,8 +5,6 @@
 //! (<https://arxiv.org/abs/2411.09009>). Differs in that a block holds all classes of its rows.
 
 #[cfg(feature = "extension")]
-mod autodiff;
-#[cfg(feature = "extension")]
 mod blocks;
 
 use crate::{CrossEntropyOptions, LogitMap, cross_entropy};
@@ -59,10 +57,13 @@ fn in_blocks(
 
 #[cfg(feature = "extension")]
 mod extension {
+    use super::blocks::{Block, Inputs, backward, forward};
+    use crate::cross_entropy::CrossEntropyKernel;
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
     use crate::optional::{OptionalBool, OptionalFloat};
     use crate::{CrossEntropyOptions, LogitMap};
-    use burn::backend::tensor::{FloatTensor, IntTensor};
-    use burn::backend::{Backend, Dispatch, backend_extension};
+    use burn::backend::tensor::{BoolTensor, FloatTensor, IntTensor};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension};
     use burn::tensor::{Int, Tensor};
 
     /// The options that are no tensors.
@@ -104,6 +105,57 @@ mod extension {
         let settings = Settings { smoothing: options.label_smoothing, soft_cap: map.soft_cap, rows };
         let targets = targets.into_dispatch();
         Tensor::from_dispatch(Dispatch::linear_cross_entropy(x, weight, bias, targets, ignored, settings))
+    }
+
+    /// The gradients of the head, from its inputs and two numbers a row.
+    impl<B: CrossEntropyKernel, C: CheckpointStrategy> LinearCrossEntropyExtension for Autodiff<B, C> {
+        fn linear_cross_entropy(
+            x: FloatTensor<Self>,
+            weight: FloatTensor<Self>,
+            bias: OptionalFloat<Self>,
+            targets: IntTensor<Self>,
+            ignored: OptionalBool<Self>,
+            settings: Settings,
+        ) -> FloatTensor<Self> {
+            let targets = (targets, ignored.into_option());
+            match bias.into_option() {
+                Some(bias) => {
+                    record::<B, C, _, 3>([x, weight, bias], [true; 3], |given| losses(given, targets, settings))
+                }
+                None => record::<B, C, _, 2>([x, weight], [true; 2], |given| losses(given, targets, settings)),
+            }
+        }
+    }
+
+    fn losses<B: CrossEntropyKernel, const N: usize>(
+        inputs: [FloatTensor<B>; N],
+        targets: (IntTensor<B>, Option<BoolTensor<B>>),
+        settings: Settings,
+    ) -> (FloatTensor<B>, Head<B>) {
+        let (losses, blocks) = forward::<B>(&join(inputs, settings), targets);
+        (losses, Head { blocks, settings })
+    }
+
+    /// Vectors, a matrix, and perhaps a bias.
+    fn join<B: CrossEntropyKernel>(tensors: impl IntoIterator<Item = FloatTensor<B>>, settings: Settings) -> Inputs<B> {
+        let mut tensors = tensors.into_iter();
+        let mut next = || tensors.next().expect("a head has two tensors at least");
+        Inputs { x: next(), weight: next(), bias: tensors.next(), settings }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Head<B: CrossEntropyKernel> {
+        blocks: Vec<Block<B>>,
+        settings: Settings,
+    }
+
+    impl<B: CrossEntropyKernel, const N: usize> Operation<B, N> for Head<B> {
+        fn backward(self, pass: BackwardPass<B, N>) -> [Option<FloatTensor<B>>; N] {
+            let inputs = join(pass.inputs.into_iter().flatten(), self.settings);
+            let found = backward::<B>(&inputs, &pass.gradient, self.blocks);
+            let mut gradients = [Some(found.x), Some(found.weight), found.bias].into_iter();
+            std::array::from_fn(|_| gradients.next().flatten())
+        }
     }
 }
 

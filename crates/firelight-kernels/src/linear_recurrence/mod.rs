@@ -5,8 +5,6 @@
 //! backwards. Steps are taken in turn here, each a product for all rows at once.
 
 #[cfg(feature = "extension")]
-mod autodiff;
-#[cfg(feature = "extension")]
 mod passes;
 mod reference;
 
@@ -63,7 +61,9 @@ fn check(transitions: &Tensor<4>, inputs: &Tensor<4>, initial_state: &Tensor<3>)
 
 #[cfg(feature = "extension")]
 mod extension {
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use super::passes::{backward, forward};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -79,6 +79,34 @@ mod extension {
     pub(super) fn linear_recurrence(transitions: Tensor<4>, inputs: Tensor<4>, initial_state: Tensor<3>) -> Tensor<4> {
         let (transitions, inputs) = (transitions.into_dispatch(), inputs.into_dispatch());
         Tensor::from_dispatch(Dispatch::linear_recurrence(transitions, inputs, initial_state.into_dispatch()))
+    }
+
+    /// The gradients of a recurrence, from its transitions and its states.
+    impl<B: Backend, C: CheckpointStrategy> LinearRecurrenceExtension for Autodiff<B, C> {
+        fn linear_recurrence(
+            transitions: FloatTensor<Self>,
+            inputs: FloatTensor<Self>,
+            initial_state: FloatTensor<Self>,
+        ) -> FloatTensor<Self> {
+            record::<B, C, _, 3>(
+                [transitions, inputs, initial_state],
+                [true, false, false],
+                |[transitions, inputs, initial_state]| {
+                    let states = forward::<B>(&transitions, &inputs, initial_state);
+                    (states.clone(), States::<B>(states))
+                },
+            )
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct States<B: Backend>(FloatTensor<B>);
+
+    impl<B: Backend> Operation<B, 3> for States<B> {
+        fn backward(self, pass: BackwardPass<B, 3>) -> [Option<FloatTensor<B>>; 3] {
+            let [Some(transitions), ..] = pass.inputs else { unreachable!("transitions are kept") };
+            backward::<B>(&transitions, self.0, &pass.gradient).map(Some)
+        }
     }
 }
 

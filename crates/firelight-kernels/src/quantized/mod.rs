@@ -3,8 +3,6 @@
 #[cfg(feature = "flex")]
 mod activations;
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod dot_kernel;
 #[cfg(feature = "flex")]
 mod few;
@@ -171,11 +169,12 @@ fn width(format: BlockFormat, bytes: usize) -> usize {
 #[cfg(feature = "flex")]
 mod extension {
     use crate::BlockFormat;
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
     use crate::linear::LinearKernel;
     use crate::optional::OptionalFloat;
     use burn::backend::tensor::{FloatTensor, IntTensor};
-    use burn::backend::{Backend, Dispatch, backend_extension};
-    use burn::tensor::{DType, Int, Tensor};
+    use burn::backend::{Autodiff, Backend, Dispatch, TensorMetadata, backend_extension};
+    use burn::tensor::{DType, Int, Shape, Tensor};
 
     /// The operation that Burn's dispatch and autodiff see.
     #[backend_extension(Flex, Autodiff)]
@@ -219,6 +218,44 @@ mod extension {
     ) -> Tensor<D> {
         let (x, blocks) = (x.into_dispatch(), blocks.into_dispatch());
         Tensor::from_dispatch(Dispatch::quantized_linear(x, blocks, OptionalFloat::new(bias), format))
+    }
+
+    /// The gradients of the product: that of `x` from the blocks, which are kept anyway, that of the bias from nothing.
+    impl<B: QuantizedLinearKernel, C: CheckpointStrategy> QuantizedLinearExtension for Autodiff<B, C> {
+        fn quantized_linear(
+            x: FloatTensor<Self>,
+            blocks: IntTensor<Self>,
+            bias: OptionalFloat<Self>,
+            format: BlockFormat,
+        ) -> FloatTensor<Self> {
+            let operation = QuantizedLinear::<B> { blocks: blocks.clone(), format, shape: x.shape() };
+            match bias.into_option() {
+                Some(bias) => record::<B, C, _, 2>([x, bias], [false; 2], |[x, bias]| {
+                    (B::quantized_forward(x, blocks, Some(bias), format), operation)
+                }),
+                None => {
+                    record::<B, C, _, 1>([x], [false], |[x]| (B::quantized_forward(x, blocks, None, format), operation))
+                }
+            }
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct QuantizedLinear<B: QuantizedLinearKernel> {
+        blocks: IntTensor<B>,
+        format: BlockFormat,
+        /// That of `x`.
+        shape: Shape,
+    }
+
+    impl<B: QuantizedLinearKernel, const N: usize> Operation<B, N> for QuantizedLinear<B> {
+        fn backward(self, pass: BackwardPass<B, N>) -> [Option<FloatTensor<B>>; N] {
+            let gradient = |index| match index {
+                0 => B::quantized_input_gradient(self.blocks.clone(), pass.gradient.clone(), &self.shape, self.format),
+                _ => B::bias_gradient(pass.gradient.clone()),
+            };
+            std::array::from_fn(|index| pass.is_wanted[index].then(|| gradient(index)))
+        }
     }
 }
 

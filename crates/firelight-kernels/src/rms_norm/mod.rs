@@ -3,8 +3,6 @@
 //! Source: Zhang and Sennrich 2019, §4, eq. 4 (<https://arxiv.org/abs/1910.07467>); `gamma` is their `g`. The epsilon
 //! under the root is LLaMA's.
 
-#[cfg(feature = "extension")]
-mod autodiff;
 #[cfg(feature = "cube")]
 mod cube;
 #[cfg(feature = "flex")]
@@ -13,12 +11,12 @@ mod reference;
 
 use burn::tensor::Tensor;
 
-#[cfg(feature = "flex")]
-pub(crate) use autodiff::record_rms_norm;
 #[cfg(feature = "extension")]
 use extension::RmsNormExtension;
 #[cfg(feature = "extension")]
 pub(crate) use extension::RmsNormKernel;
+#[cfg(feature = "flex")]
+pub(crate) use extension::record_rms_norm;
 
 /// `x / sqrt(mean(x²) + epsilon) * gamma`, with the mean over the last dimension.
 ///
@@ -48,7 +46,8 @@ pub(crate) fn check<const D: usize>(operation: &str, x: &Tensor<D>, gamma: &Tens
 
 #[cfg(feature = "extension")]
 mod extension {
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -70,6 +69,38 @@ mod extension {
 
     pub(super) fn rms_norm<const D: usize>(x: Tensor<D>, gamma: Tensor<1>, epsilon: f64) -> Tensor<D> {
         Tensor::from_dispatch(Dispatch::rms_norm(x.into_dispatch(), gamma.into_dispatch(), epsilon))
+    }
+
+    /// The gradients of root mean square normalisation, from its input: the mean square is computed again, which costs less
+    /// than the memory traffic of the rest.
+    impl<B: RmsNormKernel, C: CheckpointStrategy> RmsNormExtension for Autodiff<B, C> {
+        fn rms_norm(x: FloatTensor<Self>, gamma: FloatTensor<Self>, epsilon: f64) -> FloatTensor<Self> {
+            record::<B, C, _, 2>([x, gamma], [true; 2], |[x, gamma]| {
+                (B::forward(x, gamma, epsilon), RmsNorm { epsilon })
+            })
+        }
+    }
+
+    /// Joins the norm of `x` with `gamma`, which was computed as `output`, to the graph.
+    #[cfg(feature = "flex")]
+    pub(crate) fn record_rms_norm<B: RmsNormKernel, C: CheckpointStrategy>(
+        inputs: [FloatTensor<Autodiff<B, C>>; 2],
+        epsilon: f64,
+        output: FloatTensor<B>,
+    ) -> FloatTensor<Autodiff<B, C>> {
+        record::<B, C, _, 2>(inputs, [true; 2], |_| (output, RmsNorm { epsilon }))
+    }
+
+    #[derive(Debug, Clone)]
+    struct RmsNorm {
+        epsilon: f64,
+    }
+
+    impl<B: RmsNormKernel> Operation<B, 2> for RmsNorm {
+        fn backward(self, pass: BackwardPass<B, 2>) -> [Option<FloatTensor<B>>; 2] {
+            let [x, gamma] = pass.inputs.map(|input| input.expect("x and gamma are kept"));
+            B::backward(x, gamma, pass.gradient, self.epsilon).map(Some)
+        }
     }
 }
 

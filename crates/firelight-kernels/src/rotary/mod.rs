@@ -3,8 +3,6 @@
 //! Source: Su et al. 2021, §3.4.2, eq. 34 (<https://arxiv.org/abs/2104.09864>).
 
 #[cfg(feature = "flex")]
-mod autodiff;
-#[cfg(feature = "flex")]
 mod flex;
 mod reference;
 
@@ -61,7 +59,8 @@ use extension::{RotaryExtension, RotaryKernel};
 #[cfg(feature = "flex")]
 mod extension {
     use super::RotaryPairs;
-    use burn::backend::{Backend, Dispatch, backend_extension, tensor::FloatTensor};
+    use crate::graph::{BackwardPass, CheckpointStrategy, Operation, record};
+    use burn::backend::{Autodiff, Backend, Dispatch, backend_extension, tensor::FloatTensor};
     use burn::tensor::Tensor;
 
     /// The operation that Burn's dispatch and autodiff see.
@@ -88,6 +87,33 @@ mod extension {
     pub(super) fn rotary(x: Tensor<4>, cos: Tensor<4>, sin: Tensor<4>, pairs: RotaryPairs) -> Tensor<4> {
         let (x, cos, sin) = (x.into_dispatch(), cos.into_dispatch(), sin.into_dispatch());
         Tensor::from_dispatch(Dispatch::rotary(x, cos, sin, pairs))
+    }
+
+    /// The gradient of a rotation is the gradient turned back: the matrix of a rotation is orthogonal.
+    impl<B: RotaryKernel, C: CheckpointStrategy> RotaryExtension for Autodiff<B, C> {
+        fn rotary(
+            x: FloatTensor<Self>,
+            cos: FloatTensor<Self>,
+            sin: FloatTensor<Self>,
+            pairs: RotaryPairs,
+        ) -> FloatTensor<Self> {
+            let angles = [cos, sin].map(|angle| angle.into_primitive());
+            record::<B, C, _, 1>([x], [false], |[x]| {
+                (B::turn(x, angles.clone(), pairs, false), Turn::<B> { angles, pairs })
+            })
+        }
+    }
+
+    #[derive(Debug, Clone)]
+    struct Turn<B: RotaryKernel> {
+        angles: [FloatTensor<B>; 2],
+        pairs: RotaryPairs,
+    }
+
+    impl<B: RotaryKernel> Operation<B, 1> for Turn<B> {
+        fn backward(self, pass: BackwardPass<B, 1>) -> [Option<FloatTensor<B>>; 1] {
+            [Some(B::turn(pass.gradient, self.angles, self.pairs, true))]
+        }
     }
 }
 
