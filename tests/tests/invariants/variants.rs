@@ -98,7 +98,7 @@ fn forgotten(found: &Fields) -> Vec<String> {
         let values = values.into_iter().filter(move |value| lacks(path, value));
         values.map(move |value| format!("{path} = {value}"))
     });
-    let constant = found.iter().filter(|(path, values)| !path.contains('.') && values.len() == 1);
+    let constant = found.iter().filter(|(_, values)| values.len() == 1);
     let constant = constant.filter(|(path, _)| !FIXED.contains(&path.as_str()));
     missing.chain(constant.map(|(path, values)| format!("{path} beside {values:?}"))).collect()
 }

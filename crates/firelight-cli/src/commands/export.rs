@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use firelight::pretrained::{export, export_gguf};
 use firelight::storage::Checkpoint;
 
-use super::trained_model::converted_to_floats;
+use super::trained_model::{converted_to_floats, weights_in};
 use crate::failure::Mistake;
 use crate::output;
 
@@ -37,6 +37,7 @@ impl Export {
     pub(crate) fn run(self) -> Result<()> {
         let run = converted_to_floats(&self.run_dir)?;
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
+        output::note(format_args!("checkpoint: {checkpoint}, {}", weights_in(&run, &checkpoint)?));
         let notes = if self.to.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("gguf")) {
             export_gguf(&run, &checkpoint, &self.to, self.dtype.as_deref().unwrap_or("f32"))?
         } else {

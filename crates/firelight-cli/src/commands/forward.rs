@@ -6,6 +6,7 @@ use anyhow::Result;
 use firelight::pretrained::{Arrays, AutoModel, ForwardOptions, locate};
 
 use super::place;
+use super::trained_model::weights_in;
 use crate::output;
 use firelight::device;
 use firelight::storage::Checkpoint;
@@ -57,6 +58,10 @@ impl AnyModel {
         let chosen = device::choose(self.device.as_deref())?;
         output::note(format_args!("model: {}, device: {}", self.model.display(), place(&chosen)));
         let folder = locate(&self.model, |told| output::note(format_args!("{told}")))?;
+        // A published folder has no checkpoints, and what is wrong with a run the next line tells.
+        if let Ok(weights) = weights_in(&folder, &checkpoint) {
+            output::note(format_args!("checkpoint: {checkpoint}, {weights}"));
+        }
         let model = AutoModel::open(folder, &checkpoint, &chosen.device)?;
         Ok(model.forward(inputs, options, &chosen.device)?)
     }

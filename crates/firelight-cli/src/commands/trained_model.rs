@@ -111,7 +111,7 @@ impl TrainedModel {
     }
 }
 
-/// Loads the newest weights of another model, as a user calls it, beside one that is on this device.
+/// Loads the newest weights of another model, as a user calls it, beside one that is on this device, after saying which they are.
 pub(super) fn beside<M>(
     model: &Path,
     device: &Device,
@@ -119,6 +119,7 @@ pub(super) fn beside<M>(
 ) -> Result<M> {
     let run_dir = ranks::first(|| converted(model))?;
     same_on_ranks(&run_dir, &Checkpoint::Last)?;
+    output::note(format_args!("beside: {}", weights_in(&run_dir, &Checkpoint::Last)?));
     Ok(load(run_dir, &Checkpoint::Last, device)?)
 }
 

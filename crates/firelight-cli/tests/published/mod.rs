@@ -37,7 +37,8 @@ fn a_trained_model_goes_out_and_comes_back_and_writes_the_same() {
 
     inputs(&home.path().join("inputs"), vec![1, 4, 2, 3]);
     let forward = ["--inputs", &path("inputs"), "--output", &path("outputs"), "--greedy", "8", "--attentions"];
-    firelight(["forward", &run].into_iter().chain(forward)).succeeds();
+    let said = firelight(["forward", &run].into_iter().chain(forward)).succeeds().stderr;
+    assert!(said.contains("checkpoint: last, step "), "{said}");
     let verify = ["--inputs", &path("inputs"), "--expected", &path("outputs")];
     let verified = firelight(["verify", &path("exported")].into_iter().chain(verify)).succeeds();
     for output in ["logits", "last_hidden_state", "attentions.0", "greedy"] {
@@ -77,7 +78,8 @@ fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));
     let (run, file, cache) = (text(&model().dir), path("tiny.gguf"), home.path().join("cache"));
-    firelight(["export", &run, "--to", &file]).succeeds();
+    let said = firelight(["export", &run, "--to", &file]).succeeds().stderr;
+    assert!(said.contains("checkpoint: last, step "), "{said}");
     assert_eq!(generate(&file, &cache).stdout, generate(&run, &cache).stdout);
     firelight(["export", &run, "--to", &file]).fails(USER, &["tiny.gguf` is there already; choose another file"]);
     let folder = path("folder");

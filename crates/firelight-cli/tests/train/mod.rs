@@ -109,6 +109,7 @@ fn the_dashboard_takes_the_whole_screen_of_a_terminal_and_gives_it_back() {
     let [taken, given_back] = ["\u{1b}[?1049h", "\u{1b}[?1049l"].map(|code| screen.find(code).expect("the screen"));
     let shown = &screen[taken..given_back];
     assert!(shown.contains("Metrics") && shown.contains("Perplexity"), "{shown}");
+    assert!(!shown.contains("2/1"), "no more epochs than there are: {shown}");
     assert!(screen[given_back..].contains("done after 500 steps"), "{screen}");
 }
 

@@ -181,7 +181,9 @@ fn a_draft_of_the_same_tokens_changes_no_translation_and_is_for_one_beam() {
     let [file, run] = [&pairs().data.join("train.a"), &pairs().run].map(|path| path.display().to_string());
     let translated = |more: &[&str]| firelight(translate(&[&["--file", &file, "--beams", "1"], more].concat()));
     let expected = translated(&[]).succeeds().stdout;
-    assert_eq!(translated(&["--draft", &run]).succeeds().stdout, expected);
+    let drafted = translated(&["--draft", &run]).succeeds();
+    assert_eq!(drafted.stdout, expected);
+    assert!(drafted.stderr.contains("beside: step "), "{}", drafted.stderr);
     assert_eq!(translated(&["--draft", &run, "--draft-tokens", "3"]).succeeds().stdout, expected);
     let alone = firelight(translate(&["--file", &file, "--draft", &run]));
     alone.fails(USER, &["guesses (--draft) are for one text", "5 beams", "(--beams 1)"]);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use firelight_classification::Embedder;
+use firelight_kernels::Difference;
 use firelight_pretrained::{PublishedModel, export};
 use firelight_storage::Checkpoint;
 use serde::Deserialize;
@@ -48,9 +49,7 @@ fn assert_agrees(run: &Path, name: &str) {
         let found = embedder(run, prompt).embed(&texts).unwrap();
         assert_eq!(found.len(), vectors.len());
         for ((text, found), vector) in texts.iter().zip(&found).zip(vectors) {
-            assert_eq!(found.len(), vector.len(), "{name}");
-            let differences = found.iter().zip(vector).map(|(found, expected)| (found - expected).abs());
-            let largest = differences.fold(0.0, f32::max);
+            let largest = Difference::between(found, vector).absolute;
             assert!(largest < 1e-5, "{name}, prompt {prompt}: {text:?} differs by {largest}");
         }
     }

@@ -279,7 +279,8 @@ impl SharedEvaluator<Line> for Largest {
     }
 
     fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
-        self.loss = statistics.into_iter().flatten().fold(self.loss, f64::max);
+        let larger = |most: f64, loss: f64| if most.is_nan() || loss <= most { most } else { loss };
+        self.loss = statistics.into_iter().flatten().fold(self.loss, larger); // No loss is larger than NaN.
         Ok(())
     }
 
