@@ -78,7 +78,7 @@ fn without_a_padding_token_the_end_or_the_unknown_pads() {
         ("llama-plain", &["<unk>"], json!("<unk>"), Value::Null),
         ("llama-plain", &["</s>", "<pad>"], json!("<pad>"), json!(4)),
         ("llama-plain", &[], Value::Null, Value::Null),
-        ("roberta-texts", &["<unk>"], Value::Null, json!(1)), // the family's own
+        ("mpnet-texts", &["<unk>"], Value::Null, json!(1)), // the family's own
     ];
     for (name, special, token, id) in cases {
         let home = copy(name);
