@@ -11,10 +11,10 @@ use burn::tensor::Device;
 use firelight::device;
 use firelight::pretrained::HubFolder;
 use firelight::storage::Existing;
-use firelight::training::{InitConfig, RunRequest, Task, read_new_recipe, read_recipe, task_of};
+use firelight::training::{InitConfig, RunRequest, read_new_recipe, read_recipe, task_of};
 
 use super::recipes;
-use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
+use super::tasks::{self, Shown, untrained, with_task};
 use super::trained_model::converted_to_floats;
 use crate::failure::Mistake;
 use crate::{output, ranks};
@@ -117,10 +117,11 @@ impl Train {
             ranks::refuse_unshared("--devices are ranks of one process")?;
         }
         let task = self.task()?;
-        ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
+        let takes_pairs = with_task!(task.as_str(), |T| T::TAKES_PAIRS, false);
+        ensure!(self.source.is_none() || takes_pairs, Mistake(PAIRS_ALONE.into()));
         let unknown = || {
             let source = self.source_of_recipe().unwrap_or_default();
-            let expected = tasks::NAMES.map(|name| format!("`{name}`")).join(", ");
+            let expected = tasks::NAMES.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             Mistake(format!("`{}`: there is no task `{task}`: expected {expected}", source.display()))
         };
         with_task!(task.as_str(), |T| self.follow::<T>(), bail!(unknown()))
@@ -134,7 +135,7 @@ impl Train {
         }
         match self.source_of_recipe() {
             Some(path) => Ok(task_of(&path)?),
-            None => Ok(self.begun_task()?.unwrap_or_else(|| Language::NAME.to_string())),
+            None => Ok(self.begun_task()?.unwrap_or_else(|| tasks::USUAL.to_string())),
         }
     }
 
@@ -145,7 +146,7 @@ impl Train {
         let is_trained = |task: &str| tasks::NAMES.contains(&task);
         match task {
             Some(task) if !is_trained(&task) => {
-                let recipe = if task.starts_with("image") { "images" } else { "texts" };
+                let recipe = untrained::recipe(&task);
                 bail!(Mistake(format!(
                     "--from names a model of the task `{task}`, which is not trained itself: name a recipe, such as {recipe}; \
                      `firelight recipes` lists them"
