@@ -37,6 +37,9 @@ const SAMPLES: usize = 3;
 pub(super) trait Shown:
     MeasuredTask<Report: Found> + Task<Error: Send + Sync + std::error::Error + 'static>
 {
+    /// What `firelight train` takes as data, in words.
+    const DATA: &'static str;
+
     /// What the samples are, in words.
     const SHOWS: &'static str;
 

@@ -13,6 +13,7 @@ use super::super::score::Score;
 use super::{SAMPLES, Shown};
 
 impl Shown for Seq2Seq {
+    const DATA: &'static str = "a folder of parallel files, such as train.de and train.en; or a file of records";
     const SHOWS: &'static str = "predictions for validation sources";
     const COMMANDS: &'static [&'static str] = &["translate", "score"];
     const WRITES: bool = true;

@@ -16,6 +16,7 @@ use super::super::trained_model::TrainedModel;
 use super::{SAMPLES, Shown};
 
 impl Shown for Vision {
+    const DATA: &'static str = "a folder of images by class, or the files of MNIST or CIFAR";
     const SHOWS: &'static str = "predictions for validation images";
     const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 

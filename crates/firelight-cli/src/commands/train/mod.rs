@@ -35,19 +35,17 @@ Examples:
   firelight train dates --devices cuda:0,cuda:1 --set training.gradient_accumulation_steps=2
   firelight train dates --print-config > mine.toml
 
-Data by the task of the recipe:
-  language             a text (UTF-8), records with a column of texts, or a folder of splits; several, each after a --data
-  seq2seq              a folder of parallel files, such as train.de and train.en; or a file of records
-  classification       a folder with a file of records (.tsv, .csv, .jsonl, .parquet) for each split; or one such file
-  token_classification the same of .conll, .txt, .tsv, .jsonl or .parquet files
-  question_answering   the same of .jsonl or .parquet files
-  masked_language      the same of .txt files or records
-  vision               a folder of images by class, or the files of MNIST or CIFAR
-  captioning           a folder of images with captions.jsonl, or one as of vision, of whose images pictures are composed";
+Data by the task of the recipe:";
+
+/// The examples, with the data that each task takes.
+fn examples() -> String {
+    let line = |&name: &&str| format!("\n  {name:<21}{}", with_task!(name, |T| T::DATA, ""));
+    EXAMPLES.to_string() + &tasks::NAMES.iter().map(line).collect::<String>()
+}
 
 /// Train a model by a recipe; without one, the model of --from, or a small GPT on generated stories
 #[derive(clap::Args, Default)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = examples())]
 pub(crate) struct Train {
     /// Recipe file (TOML), or an embedded one (`firelight recipes`); by default stories, or the first for the task of --from
     recipe: Option<PathBuf>,
