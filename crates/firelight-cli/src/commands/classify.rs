@@ -6,12 +6,11 @@ use anyhow::{Result, bail, ensure};
 use firelight::classification::{Classifier, FoundAnswer, Prediction, QuestionAnswerer, Tagger, Tagging};
 use firelight::storage::ModelFolder;
 use firelight::training::task_of;
-use firelight::vision;
 use serde_json::{Map, Value, json};
 
 use super::classify_images::ClassifyImages;
 use super::long_texts::LongTexts;
-use super::tasks::{Shown, with_task};
+use super::tasks::{Shown, untrained, with_task};
 use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
@@ -58,11 +57,7 @@ impl Classify {
         self.model.is_for("classify")?;
         let folder = ModelFolder::open(self.model.run_dir()?)?;
         let task = folder.task().map_or_else(|| task_of(&folder.recipe()), Ok)?;
-        if task == vision::IMAGE_TEXT_TASK {
-            self.refuse_texts()?; // Of such a model there is no training, so it is none of the tasks.
-            return self.images.run_with_labels(&self.model, self.json);
-        }
-        with_task!(task.as_str(), |T| T::classify(&self), self.texts())
+        with_task!(task.as_str(), |T| T::classify(&self), untrained::classify(&task, &self))
     }
 
     fn refuse_texts(&self) -> Result<()> {
@@ -83,6 +78,12 @@ impl Classify {
     pub(super) fn of_images(&self) -> Result<()> {
         self.refuse_texts()?;
         self.images.run(&self.model, self.json)
+    }
+
+    /// Which of the given labels images show.
+    pub(super) fn labels_of_images(&self) -> Result<()> {
+        self.refuse_texts()?;
+        self.images.run_with_labels(&self.model, self.json)
     }
 
     /// Answers to questions. A question and its text stand in a line, with a tab between them.

@@ -1,10 +1,11 @@
 //! What makes vectors of texts or of images, by the task of a model.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, bail, ensure};
 use firelight::classification::Embedder;
 use firelight::data::Image;
-use firelight::vision::{self, IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
+use firelight::vision::{ImageEmbedder, ImageTextMatcher};
 
+use super::tasks::{Shown, untrained, with_task};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
 
@@ -21,16 +22,26 @@ pub(super) enum AnyEmbedder {
 
 impl AnyEmbedder {
     /// Loads a model that reads what it is given: images, or else texts.
-    pub(super) fn load(model: &TrainedModel, of_images: bool) -> Result<Self> {
-        Ok(match (model.task()?.as_deref(), of_images) {
-            (Some(IMAGE_TEXT_TASK), _) => Self::Both(model.load(ImageTextMatcher::load_from)?),
-            (Some(vision::TASK | IMAGE_ENCODER_TASK), true) => Self::Images(model.load(ImageEmbedder::load_from)?),
-            (Some(vision::TASK | IMAGE_ENCODER_TASK), false) => {
-                bail!(Mistake("the model reads images: give --image FILE".into()))
-            }
-            (_, true) => bail!(Mistake("the model reads texts: give --text TEXT or --file FILE".into())),
-            (_, false) => Self::Texts(model.load(Embedder::load_from)?),
-        })
+    pub(super) fn load(model: &TrainedModel, are_images: bool) -> Result<Self> {
+        let task = model.task()?.unwrap_or_default();
+        with_task!(task.as_str(), |T| T::embedder(model, are_images), untrained::embedder(&task, model, are_images))
+    }
+
+    /// A model of texts, which refuses images.
+    pub(super) fn of_texts(model: &TrainedModel, are_images: bool) -> Result<Self> {
+        ensure!(!are_images, Mistake("the model reads texts: give --text TEXT or --file FILE".into()));
+        Ok(Self::Texts(model.load(Embedder::load_from)?))
+    }
+
+    /// A model of images, which refuses texts.
+    pub(super) fn of_images(model: &TrainedModel, are_images: bool) -> Result<Self> {
+        ensure!(are_images, Mistake("the model reads images: give --image FILE".into()));
+        Ok(Self::Images(model.load(ImageEmbedder::load_from)?))
+    }
+
+    /// A model of both.
+    pub(super) fn of_both(model: &TrainedModel) -> Result<Self> {
+        Ok(Self::Both(model.load(ImageTextMatcher::load_from)?))
     }
 
     /// A vector for every text, before which so many others stand in their file.

@@ -39,7 +39,7 @@ impl Recipes {
 
 /// Every embedded recipe.
 fn all() -> Vec<Embedded> {
-    tasks::NAMES.into_iter().flat_map(|name| with_task!(name, |T| of::<T>(), Vec::new())).collect()
+    tasks::NAMES.iter().flat_map(|name| with_task!(name, |T| of::<T>(), Vec::new())).collect()
 }
 
 fn of<T: Task>() -> Vec<Embedded> {

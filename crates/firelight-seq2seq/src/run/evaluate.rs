@@ -2,19 +2,17 @@
 
 use std::sync::Arc;
 
-use firelight_core::LossConfig;
 use firelight_data::Pair;
 use firelight_storage::TaskError;
 use firelight_training::metrics::text::{Bleu, TextMetric};
-use firelight_training::{AskedData, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation};
+use firelight_training::{AskedData, ExampleDigest, MeasuredTask, Measurement, OpenedRun, TaskEvaluation};
 use serde::Serialize;
 
 use super::Seq2Seq;
 use super::files::{VALIDATION, no_pairs, records_of, split};
 use super::pairs::translations;
 use super::pairs::{check_lengths, loader_of, read_all, stored};
-use super::score::TargetScores;
-use crate::training::Seq2SeqTask;
+use super::score::measurement;
 use crate::translator::{TranslateOptions, Translator};
 
 /// What a model is worth on a split.
@@ -87,14 +85,8 @@ impl MeasuredTask for Seq2Seq {
         check_lengths(&run.recipe, &vocabulary, &ids, 0)?;
         let loader = loader_of(&vocabulary, ids.clone(), run.device)?;
         let written = translations(vocabulary, &pairs, options.clone(), TextMetric::ALL.to_vec());
-        Ok(Measurement {
-            task: Seq2SeqTask::new(translator.model().clone(), LossConfig::default()),
-            loader: Arc::new(loader),
-            evaluator: Box::new(Shared(TargetScores::new(Some(written)))),
-            loss_unit: "nats per token".into(),
-            count: pairs.len(),
-            examples: Box::new(move |digest| digest.extend(pairs.iter().zip(&ids))),
-        })
+        let examples = move |digest: &mut ExampleDigest| digest.extend(pairs.iter().zip(&ids));
+        Ok(measurement::<Self, _>(translator.model(), Arc::new(loader), written, examples))
     }
 }
 
@@ -111,15 +103,20 @@ fn pairs_of(run: &OpenedRun<'_, Seq2Seq>, asked: AskedData<'_>) -> Result<Vec<Pa
 #[cfg(test)]
 mod tests {
     use super::super::Run;
+    use super::super::score::TargetScores;
     use super::*;
     use crate::data::{PairBatch, PairBatcher};
+    use crate::training::Seq2SeqTask;
     use burn::data::dataloader::DataLoader;
     use burn::data::dataset::InMemDataset;
     use burn::tensor::Device;
+    use firelight_core::LossConfig;
     use firelight_data::StepLoader;
     use firelight_kernels::assert_close;
     use firelight_storage::{Checkpoint, ModelFolder};
-    use firelight_training::{RunRequest, Threads, ThreadsOptions, assert_shared, evaluate_run, evaluate_run_on};
+    use firelight_training::{
+        RunRequest, Shared, Threads, ThreadsOptions, assert_shared, evaluate_run, evaluate_run_on,
+    };
     use std::path::Path;
     use std::thread;
 

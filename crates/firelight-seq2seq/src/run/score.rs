@@ -1,9 +1,14 @@
 //! What a model is worth beside its loss: how many target tokens it predicts, and what the targets that it writes by itself are worth
 //! beside the true ones. The same at the evaluations of a training, whose targets are few and greedy, and of a finished model.
 
+use burn::train::ValidLoader;
+use firelight_core::LossConfig;
 use firelight_storage::{InputError, TaskError};
 use firelight_training::metrics::text::TextMetric;
-use firelight_training::{Communicator, Objective, Score, SharedEvaluator, TrainingError, TrainingModule, ValidOutput};
+use firelight_training::{
+    Communicator, ExampleDigest, Measurement, Objective, Score, Shared, SharedEvaluator, Task, TrainingError,
+    TrainingModule, ValidOutput,
+};
 
 use crate::training::TargetAnswers;
 
@@ -40,6 +45,28 @@ impl<M> Written<M> {
 impl<M> TargetScores<M> {
     pub(crate) fn new(written: Option<Written<M>>) -> Self {
         Self { predicted: [0, 0], written }
+    }
+}
+
+/// What an evaluation of a finished model takes, which writes a target for each of the examples; `loader` reads them once each, and
+/// `examples` gives them to a digest.
+pub(crate) fn measurement<T, M>(
+    model: &M,
+    loader: ValidLoader<TrainingModule<M>>,
+    written: Written<M>,
+    examples: impl FnOnce(&mut ExampleDigest) + 'static,
+) -> Measurement<T>
+where
+    T: Task<Net = M, Loss = LossConfig>,
+    M: Objective<Loss = LossConfig, Answers = TargetAnswers>,
+{
+    Measurement {
+        task: TrainingModule::new(model.clone(), LossConfig::default()),
+        loader,
+        loss_unit: format!("nats per {}", T::TARGET),
+        count: written.targets.len(),
+        evaluator: Box::new(Shared(TargetScores::new(Some(written)))),
+        examples: Box::new(examples),
     }
 }
 

@@ -5,11 +5,11 @@ mod table;
 
 use anyhow::{Result, ensure};
 use firelight::generation::TextScore;
-use firelight::seq2seq;
 use firelight::storage::TaskError;
 use serde_json::Value;
 
 use super::sheet::{Sheet, Tally};
+use super::tasks::{Shown, with_task};
 use super::text_input::TextInput;
 use super::texts::Texts;
 use super::trained_model::TrainedModel;
@@ -66,40 +66,35 @@ pub(crate) struct Score {
 impl Score {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("score")?;
-        let is_translator = self.model.task()?.as_deref() == Some(seq2seq::TASK);
-        self.refuse_what_does_not_fit(is_translator)?;
-        if self.reads_lines(is_translator) {
-            let texts = self.input.texts()?.one_by_one();
-            return self.lines(&self.scorer(is_translator)?, texts);
-        }
-        ranks::refuse_unshared("a text is scored as a whole (--per-line scores every line by itself)")?;
-        let text = self.input.whole()?;
-        let scorer = self.scorer(is_translator)?;
-        let found = scorer.score(&text)?;
-        Ok(output::print(&self.shown(&scorer, &text, &found))?)
+        let task = self.model.task()?.unwrap_or_default();
+        with_task!(task.as_str(), |T| T::score(&self), self.texts())
     }
 
-    fn refuse_what_does_not_fit(&self, is_translator: bool) -> Result<()> {
-        let refuse = |is_fine: bool, problem: &str| {
-            ensure!(is_fine, Mistake(problem.to_string()));
-            Ok(())
-        };
-        refuse(is_translator || self.source.is_none(), "--source is for translators: leave it out")?;
-        refuse(!is_translator || self.stride.is_none(), "--stride is for language models: leave it out")?;
+    /// How probable texts are to a language model.
+    pub(super) fn texts(&self) -> Result<()> {
+        ensure!(self.source.is_none(), Mistake("--source is for translators: leave it out".into()));
+        self.answer(self.per_line, || Scorer::language(&self.model, self.stride, self.top))
+    }
+
+    /// How probable targets are to a translator, after their sources.
+    pub(super) fn pairs(&self) -> Result<()> {
+        ensure!(self.stride.is_none(), Mistake("--stride is for language models: leave it out".into()));
         let has_source = !self.input.has_text() || self.source.is_some();
         let missing = "--text is a target of this model: give what it is a translation of with --source";
-        refuse(!is_translator || has_source, missing)
+        ensure!(has_source, Mistake(missing.into()));
+        self.answer(true, || Scorer::translator(&self.model, self.source.clone(), self.top))
     }
 
-    fn reads_lines(&self, is_translator: bool) -> bool {
-        !self.input.has_text() && (self.per_line || is_translator)
-    }
-
-    fn scorer(&self, is_translator: bool) -> Result<Scorer> {
-        match is_translator {
-            true => Scorer::translator(&self.model, self.source.clone(), self.top),
-            false => Scorer::language(&self.model, self.stride, self.top),
+    /// An answer for each line that is given, or for the whole; --text is one.
+    fn answer(&self, by_line: bool, load: impl FnOnce() -> Result<Scorer>) -> Result<()> {
+        if by_line && !self.input.has_text() {
+            let texts = self.input.texts()?.one_by_one();
+            return self.lines(&load()?, texts);
         }
+        ranks::refuse_unshared("a text is scored as a whole (--per-line scores every line by itself)")?;
+        let (text, scorer) = (self.input.whole()?, load()?);
+        let found = scorer.score(&text)?;
+        Ok(output::print(&self.shown(&scorer, &text, &found))?)
     }
 
     /// An answer for each line.

@@ -15,6 +15,8 @@ use super::{SAMPLES, Shown};
 use crate::failure::Mistake;
 
 impl Shown for Captioning {
+    const DATA: &'static str =
+        "a folder of images with captions.jsonl, or one as of vision, of whose images pictures are composed";
     const SHOWS: &'static str = "captions of validation images";
     const COMMANDS: &'static [&'static str] = &["caption"];
     const WRITES: bool = true;

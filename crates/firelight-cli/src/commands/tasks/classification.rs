@@ -11,6 +11,8 @@ use firelight::training::{RecipeOf, Sample};
 use super::{SAMPLES, Shown};
 
 impl Shown for Classification {
+    const DATA: &'static str =
+        "a folder with a file of records (.tsv, .csv, .jsonl, .parquet) for each split; or one such file";
     const SHOWS: &'static str = "predictions for validation texts";
     const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 

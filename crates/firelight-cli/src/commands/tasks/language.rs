@@ -18,6 +18,8 @@ use super::Shown;
 const SAMPLE_TOKENS: usize = 400;
 
 impl Shown for Language {
+    const DATA: &'static str =
+        "a text (UTF-8), records with a column of texts, or a folder of splits; several, each after a --data";
     const SHOWS: &'static str = "a sample";
     const COMMANDS: &'static [&'static str] = &["generate", "chat", "score", "quantize"];
     const WRITES: bool = true;

@@ -15,6 +15,7 @@ use super::Shown;
 const TEXTS: usize = 100;
 
 impl Shown for MaskedLanguage {
+    const DATA: &'static str = "a folder with a .txt file or a file of records for each split; or one such file";
     const SHOWS: &'static str = "the nearest validation text by cosine similarity";
     const COMMANDS: &'static [&'static str] = &["fill-mask", "embed"];
 

@@ -8,6 +8,7 @@ mod masked_language;
 mod question_answering;
 mod seq2seq;
 mod token_classification;
+pub(super) mod untrained;
 mod vision;
 
 use std::path::PathBuf;
@@ -19,7 +20,10 @@ use firelight::storage::ModelFolder;
 use firelight::training::{MeasuredTask, RecipeOf, Sample, Task, TrainedRun};
 
 use super::classify::Classify;
+use super::embedder::AnyEmbedder;
 use super::evaluate::{Evaluate, Found};
+use super::score::Score;
+use super::trained_model::TrainedModel;
 
 pub(super) use firelight::classification::{Classification, MaskedLanguage, QuestionAnswering, TokenClassification};
 pub(super) use firelight::language::Language;
@@ -33,6 +37,9 @@ const SAMPLES: usize = 3;
 pub(super) trait Shown:
     MeasuredTask<Report: Found> + Task<Error: Send + Sync + std::error::Error + 'static>
 {
+    /// What `firelight train` takes as data, in words.
+    const DATA: &'static str;
+
     /// What the samples are, in words.
     const SHOWS: &'static str;
 
@@ -41,6 +48,9 @@ pub(super) trait Shown:
 
     /// Whether its models write token by token, with a cache.
     const WRITES: bool = false;
+
+    /// Whether `firelight train` takes its data as two files, of sources and of targets.
+    const TAKES_PAIRS: bool = false;
 
     /// What can be done with the model in `folder`: a sentence with a command.
     fn next(folder: &str) -> String;
@@ -67,6 +77,17 @@ pub(super) trait Shown:
         asked.texts()
     }
 
+    /// What makes the vectors of `firelight embed`, of a task that has it among its [commands](Self::COMMANDS); images are given, or else
+    /// texts. Default: a model of texts.
+    fn embedder(model: &TrainedModel, are_images: bool) -> Result<AnyEmbedder> {
+        AnyEmbedder::of_texts(model, are_images)
+    }
+
+    /// Answers `firelight score`, of a task that has it among its [commands](Self::COMMANDS). Default: texts by themselves.
+    fn score(asked: &Score) -> Result<()> {
+        asked.texts()
+    }
+
     /// Where a run keeps what it is validated on.
     fn kept(folder: &ModelFolder) -> PathBuf {
         folder.validation_pairs()
@@ -75,12 +96,14 @@ pub(super) trait Shown:
 
 /// Evaluates an expression for the task of this name, which is a type in it, or `$otherwise` where there is no such task.
 macro_rules! with_task {
-    ($name:expr, |$Task:ident| $body:expr, $otherwise:expr) => {
+    // The list of all tasks, behind what is to be made of it.
+    (@all $($what:tt)*) => {
         with_task!(
-            @of $name, $Task, $body, $otherwise,
+            $($what)*
             Language Seq2Seq Classification TokenClassification QuestionAnswering MaskedLanguage Vision Captioning
         )
     };
+    (@names $($known:ident)*) => { &[$(<$crate::commands::tasks::$known as firelight::training::Task>::NAME),*] };
     (@of $name:expr, $Task:ident, $body:expr, $otherwise:expr, $($known:ident)*) => {{
         let name: &str = $name;
         match name {
@@ -91,20 +114,17 @@ macro_rules! with_task {
             _ => $otherwise,
         }
     }};
+    ($name:expr, |$Task:ident| $body:expr, $otherwise:expr) => {
+        with_task!(@all @of $name, $Task, $body, $otherwise,)
+    };
 }
 pub(super) use with_task;
 
+/// The task of a training that names none.
+pub(super) const USUAL: &str = Language::NAME;
+
 /// The names of all tasks.
-pub(super) const NAMES: [&str; 8] = [
-    Language::NAME,
-    Seq2Seq::NAME,
-    Classification::NAME,
-    TokenClassification::NAME,
-    QuestionAnswering::NAME,
-    MaskedLanguage::NAME,
-    Vision::NAME,
-    Captioning::NAME,
-];
+pub(super) const NAMES: &[&str] = with_task!(@all @names);
 
 #[cfg(test)]
 mod tests {
@@ -112,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_name_is_that_of_a_task() {
-        for name in NAMES {
+        for &name in NAMES {
             assert_eq!(with_task!(name, |T| T::NAME, "none"), name);
         }
         assert_eq!(with_task!("knitting", |T| T::NAME, "none"), "none");

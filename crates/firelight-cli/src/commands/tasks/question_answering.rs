@@ -12,6 +12,7 @@ use super::super::classify::Classify;
 use super::{SAMPLES, Shown};
 
 impl Shown for QuestionAnswering {
+    const DATA: &'static str = "a folder with a .jsonl or .parquet file for each split; or one such file";
     const SHOWS: &'static str = "predictions for validation questions";
     const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 

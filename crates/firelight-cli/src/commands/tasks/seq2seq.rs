@@ -9,12 +9,15 @@ use firelight::storage::Checkpoint;
 use firelight::training::{RecipeOf, Sample};
 
 use super::super::evaluate::{Evaluate, Found};
+use super::super::score::Score;
 use super::{SAMPLES, Shown};
 
 impl Shown for Seq2Seq {
+    const DATA: &'static str = "a folder of parallel files, such as train.de and train.en; or a file of records";
     const SHOWS: &'static str = "predictions for validation sources";
     const COMMANDS: &'static [&'static str] = &["translate", "score"];
     const WRITES: bool = true;
+    const TAKES_PAIRS: bool = true;
 
     fn next(folder: &str) -> String {
         format!("translate a text with: firelight translate {folder} --text TEXT")
@@ -42,6 +45,10 @@ impl Shown for Seq2Seq {
         let beams = asked.beams.unwrap_or(usual.beams);
         let length_penalty = asked.length_penalty.unwrap_or(usual.length_penalty);
         Ok(TranslateOptions { beams, length_penalty, ..usual })
+    }
+
+    fn score(asked: &Score) -> Result<()> {
+        asked.pairs()
     }
 }
 

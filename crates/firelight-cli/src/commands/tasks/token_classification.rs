@@ -12,6 +12,8 @@ use super::super::classify::Classify;
 use super::{SAMPLES, Shown};
 
 impl Shown for TokenClassification {
+    const DATA: &'static str =
+        "a folder with a .conll, .txt, .tsv, .jsonl or .parquet file for each split; or one such file";
     const SHOWS: &'static str = "predictions for validation sentences";
     const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 

@@ -11,9 +11,12 @@ use firelight::training::{RecipeOf, Sample};
 use firelight::vision::{Classification, ImageClassifier, TrainedRun, Vision};
 
 use super::super::classify::Classify;
+use super::super::embedder::AnyEmbedder;
+use super::super::trained_model::TrainedModel;
 use super::{SAMPLES, Shown};
 
 impl Shown for Vision {
+    const DATA: &'static str = "a folder of images by class, or the files of MNIST or CIFAR";
     const SHOWS: &'static str = "predictions for validation images";
     const COMMANDS: &'static [&'static str] = &["classify", "embed"];
 
@@ -40,6 +43,10 @@ impl Shown for Vision {
 
     fn classify(asked: &Classify) -> Result<()> {
         asked.of_images()
+    }
+
+    fn embedder(model: &TrainedModel, are_images: bool) -> Result<AnyEmbedder> {
+        AnyEmbedder::of_images(model, are_images)
     }
 
     fn kept(folder: &ModelFolder) -> PathBuf {

@@ -11,10 +11,10 @@ use burn::tensor::Device;
 use firelight::device;
 use firelight::pretrained::HubFolder;
 use firelight::storage::Existing;
-use firelight::training::{InitConfig, RunRequest, Task, read_new_recipe, read_recipe, task_of};
+use firelight::training::{InitConfig, RunRequest, read_new_recipe, read_recipe, task_of};
 
 use super::recipes;
-use super::tasks::{self, Language, Seq2Seq, Shown, with_task};
+use super::tasks::{self, Shown, untrained, with_task};
 use super::trained_model::converted_to_floats;
 use crate::failure::Mistake;
 use crate::{output, ranks};
@@ -35,19 +35,17 @@ Examples:
   firelight train dates --devices cuda:0,cuda:1 --set training.gradient_accumulation_steps=2
   firelight train dates --print-config > mine.toml
 
-Data by the task of the recipe:
-  language             a text (UTF-8), records with a column of texts, or a folder of splits; several, each after a --data
-  seq2seq              a folder of parallel files, such as train.de and train.en; or a file of records
-  classification       a folder with a file of records (.tsv, .csv, .jsonl, .parquet) for each split; or one such file
-  token_classification the same of .conll, .txt, .tsv, .jsonl or .parquet files
-  question_answering   the same of .jsonl or .parquet files
-  masked_language      the same of .txt files or records
-  vision               a folder of images by class, or the files of MNIST or CIFAR
-  captioning           a folder of images with captions.jsonl, or one as of vision, of whose images pictures are composed";
+Data by the task of the recipe:";
+
+/// The examples, with the data that each task takes.
+fn examples() -> String {
+    let line = |&name: &&str| format!("\n  {name:<21}{}", with_task!(name, |T| T::DATA, ""));
+    EXAMPLES.to_string() + &tasks::NAMES.iter().map(line).collect::<String>()
+}
 
 /// Train a model by a recipe; without one, the model of --from, or a small GPT on generated stories
 #[derive(clap::Args, Default)]
-#[command(after_long_help = EXAMPLES)]
+#[command(after_long_help = examples())]
 pub(crate) struct Train {
     /// Recipe file (TOML), or an embedded one (`firelight recipes`); by default stories, or the first for the task of --from
     recipe: Option<PathBuf>,
@@ -117,10 +115,11 @@ impl Train {
             ranks::refuse_unshared("--devices are ranks of one process")?;
         }
         let task = self.task()?;
-        ensure!(self.source.is_none() || task == Seq2Seq::NAME, Mistake(PAIRS_ALONE.into()));
+        let takes_pairs = with_task!(task.as_str(), |T| T::TAKES_PAIRS, false);
+        ensure!(self.source.is_none() || takes_pairs, Mistake(PAIRS_ALONE.into()));
         let unknown = || {
             let source = self.source_of_recipe().unwrap_or_default();
-            let expected = tasks::NAMES.map(|name| format!("`{name}`")).join(", ");
+            let expected = tasks::NAMES.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
             Mistake(format!("`{}`: there is no task `{task}`: expected {expected}", source.display()))
         };
         with_task!(task.as_str(), |T| self.follow::<T>(), bail!(unknown()))
@@ -134,7 +133,7 @@ impl Train {
         }
         match self.source_of_recipe() {
             Some(path) => Ok(task_of(&path)?),
-            None => Ok(self.begun_task()?.unwrap_or_else(|| Language::NAME.to_string())),
+            None => Ok(self.begun_task()?.unwrap_or_else(|| tasks::USUAL.to_string())),
         }
     }
 
@@ -145,7 +144,7 @@ impl Train {
         let is_trained = |task: &str| tasks::NAMES.contains(&task);
         match task {
             Some(task) if !is_trained(&task) => {
-                let recipe = if task.starts_with("image") { "images" } else { "texts" };
+                let recipe = untrained::recipe(&task);
                 bail!(Mistake(format!(
                     "--from names a model of the task `{task}`, which is not trained itself: name a recipe, such as {recipe}; \
                      `firelight recipes` lists them"

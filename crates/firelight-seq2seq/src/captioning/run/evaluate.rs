@@ -2,17 +2,14 @@
 
 use std::path::Path;
 
-use firelight_core::LossConfig;
 use firelight_data::CaptionedImages;
 use firelight_storage::{InputError, TaskError, shortened};
-use firelight_training::{
-    AskedData, DataModule, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation, TrainingModule,
-};
+use firelight_training::{AskedData, DataModule, ExampleDigest, MeasuredTask, Measurement, OpenedRun, TaskEvaluation};
 
 use super::super::captioner::Captioner;
 use super::data::{CaptionData, captioned, list_of, no_list, of_list};
 use super::{Captioning, descriptions};
-use crate::run::score::TargetScores;
+use crate::run::score::measurement;
 use crate::vocabulary::Vocabulary;
 
 /// How the images are described that a model is evaluated on. Default: by one beam, which is greedy.
@@ -51,17 +48,12 @@ impl MeasuredTask for Captioning {
         };
         let count = data.validation().captions.len();
         let written = descriptions(&run.recipe, &data, count, options.beams);
-        Ok(Measurement {
-            task: TrainingModule::new(captioner.model().clone(), LossConfig::default()),
-            loader: data.validation_loader(&run.recipe, run.device)?,
-            evaluator: Box::new(Shared(TargetScores::new(Some(written)))),
-            loss_unit: data.loss_unit(),
-            count,
-            examples: Box::new(move |digest| {
-                let CaptionedImages { images, captions } = data.validation();
-                digest.extend(images.pixels().chunks(images.shape().volume()).zip(captions));
-            }),
-        })
+        let loader = data.validation_loader(&run.recipe, run.device)?;
+        let examples = move |digest: &mut ExampleDigest| {
+            let CaptionedImages { images, captions } = data.validation();
+            digest.extend(images.pixels().chunks(images.shape().volume()).zip(captions));
+        };
+        Ok(measurement::<Self, _>(captioner.model(), loader, written, examples))
     }
 }
 
