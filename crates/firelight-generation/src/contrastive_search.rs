@@ -141,8 +141,8 @@ pub fn contrastive_search<M: HiddenStates>(
 
 /// What was written of a text, before an error.
 fn unfinished(ids: &[u32]) -> Vec<GeneratedText> {
-    let (scores, stopped) = (Vec::new(), StopReason::Failed);
-    vec![GeneratedText::without_text(Generated { ids: ids.to_vec(), scores, stopped })]
+    let (scores, stop_reason) = (Vec::new(), StopReason::Failed);
+    vec![GeneratedText::without_text(Generated { ids: ids.to_vec(), scores, stop_reason })]
 }
 
 /// A contrastive search after some tokens.
@@ -162,7 +162,7 @@ struct Contrast<'m, M: Autoregressive> {
 
 impl<M: HiddenStates> Contrast<'_, M> {
     fn write(mut self, options: &ContrastiveOptions) -> Result<Generated, GenerationError> {
-        let mut stopped = StopReason::MaxNewTokens;
+        let mut stop_reason = StopReason::MaxNewTokens;
         for step in 0..options.max_new_tokens {
             if self.processors.is_complete() {
                 break;
@@ -171,14 +171,14 @@ impl<M: HiddenStates> Contrast<'_, M> {
             let best = best.map_err(|error| error.after(unfinished(&self.ids[self.prompt..])))?;
             let Some(id) = best else { break };
             if options.stop_tokens.contains(&id) {
-                stopped = StopReason::StopToken(id);
+                stop_reason = StopReason::StopToken(id);
                 break;
             }
             self.ids.push(id);
             self.processors.accept(id);
         }
-        let stopped = if self.processors.is_complete() { StopReason::Complete } else { stopped };
-        Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stopped })
+        let stop_reason = if self.processors.is_complete() { StopReason::Complete } else { stop_reason };
+        Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stop_reason })
     }
 
     /// The token number `step`; none if the text is complete.

@@ -236,7 +236,7 @@ mod tests {
             text: String::new(),
             ids: ids.to_vec(),
             scores: Vec::new(),
-            stopped: StopReason::Failed,
+            stop_reason: StopReason::Failed,
         };
         let broken = || GenerationError::NonFiniteLogits { step: 1, row: 0 };
         assert!(broken().texts().is_empty() && broken().after(vec![text(&[])]).texts().is_empty());

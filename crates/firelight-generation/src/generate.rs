@@ -12,9 +12,9 @@ pub struct Generated {
     /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why the row ended.
-    #[doc(alias = "stop_reason")]
+    #[doc(alias = "stopped")]
     #[doc(alias = "finish_reason")]
-    pub stopped: StopReason,
+    pub stop_reason: StopReason,
 }
 
 /// Continues the prompt and returns one continuation per row.
@@ -75,7 +75,7 @@ fn collect<M: Autoregressive>(
     mut stream: TokenStream<'_, M>,
     mut observe: impl FnMut(&[Option<u32>]) -> ControlFlow<()>,
 ) -> Result<Vec<Generated>, GenerationError> {
-    let open = Generated { ids: Vec::new(), scores: Vec::new(), stopped: StopReason::Caller };
+    let open = Generated { ids: Vec::new(), scores: Vec::new(), stop_reason: StopReason::Caller };
     let mut rows = vec![open; stream.batch_size()];
     while let Some(tokens) = stream.next() {
         let tokens = match tokens {
@@ -91,14 +91,14 @@ fn collect<M: Autoregressive>(
         }
     }
     // Rows that the loop left open were broken off.
-    rows.iter_mut().zip(stream.stops()).for_each(|(row, stop)| row.stopped = stop.unwrap_or(StopReason::Caller));
+    rows.iter_mut().zip(stream.stops()).for_each(|(row, stop)| row.stop_reason = stop.unwrap_or(StopReason::Caller));
     Ok(rows)
 }
 
 /// The rows that an error ends, unless they had ended before.
 fn unfinished(rows: Vec<Generated>, stops: &[Option<StopReason>]) -> Vec<GeneratedText> {
     let ended = |(row, stop): (Generated, &Option<StopReason>)| Generated {
-        stopped: stop.unwrap_or(StopReason::Failed),
+        stop_reason: stop.unwrap_or(StopReason::Failed),
         ..row
     };
     rows.into_iter().zip(stops).map(ended).map(GeneratedText::without_text).collect()
@@ -109,8 +109,8 @@ mod tests {
     use super::*;
     use crate::mock::{Pairs, Successor};
 
-    fn generated(ids: &[u32], stopped: StopReason) -> Generated {
-        Generated { ids: ids.to_vec(), scores: Vec::new(), stopped }
+    fn generated(ids: &[u32], stop_reason: StopReason) -> Generated {
+        Generated { ids: ids.to_vec(), scores: Vec::new(), stop_reason }
     }
 
     fn run(options: &GenerationOptions) -> Vec<Generated> {
@@ -167,7 +167,7 @@ mod tests {
         let prompt = vec![vec![2], vec![5]];
         let error = generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap_err();
         assert!(error.to_string().starts_with("the model's logits for new token 3 are not finite"), "{error}");
-        let ids: Vec<(&[u32], StopReason)> = error.texts().iter().map(|row| (&row.ids[..], row.stopped)).collect();
+        let ids: Vec<(&[u32], StopReason)> = error.texts().iter().map(|row| (&row.ids[..], row.stop_reason)).collect();
         assert_eq!(ids, [(&[3, 4, 5][..], StopReason::Failed), (&[6][..], StopReason::StopToken(7))]);
         let model = Successor::new(8).broken_after(0);
         let error = generate(&model, vec![vec![2]], &options, |_| ControlFlow::Continue(())).unwrap_err();
@@ -182,7 +182,7 @@ mod tests {
         let lengths: Vec<usize> = error.texts().iter().map(|row| row.ids.len()).collect();
         assert_eq!(lengths, [vec![4; 16], vec![2; 4]].concat());
         assert_eq!(
-            (error.texts()[15].stopped, error.texts()[16].stopped),
+            (error.texts()[15].stop_reason, error.texts()[16].stop_reason),
             (StopReason::MaxNewTokens, StopReason::Failed)
         );
     }

@@ -17,15 +17,15 @@ pub struct GeneratedText {
     /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why it ended.
-    #[doc(alias = "stop_reason")]
+    #[doc(alias = "stopped")]
     #[doc(alias = "finish_reason")]
-    pub stopped: StopReason,
+    pub stop_reason: StopReason,
 }
 
 impl GeneratedText {
     /// A row of which the text is not known.
-    pub(crate) fn without_text(Generated { ids, scores, stopped }: Generated) -> Self {
-        Self { text: String::new(), ids, scores, stopped }
+    pub(crate) fn without_text(Generated { ids, scores, stop_reason }: Generated) -> Self {
+        Self { text: String::new(), ids, scores, stop_reason }
     }
 
     /// The mean log-probability of its tokens in nats; minus infinity if they have no scores.
@@ -131,13 +131,13 @@ pub fn decode_texts<M: Autoregressive>(
     }
     let open = if failure.is_some() { StopReason::Failed } else { StopReason::Caller };
     let rows = writers.into_iter().zip(tokens.stops()).enumerate();
-    let texts = rows.map(|(row, (mut writer, stopped))| {
+    let texts = rows.map(|(row, (mut writer, stop_reason))| {
         let (piece, stop) = writer.finish();
         if !piece.is_empty() {
             let _ = observe(row, &piece); // There is nothing left to break off.
         }
-        let stopped = stop.map(StopReason::StopString).or(*stopped).unwrap_or(open);
-        GeneratedText { text: writer.text, ids: writer.ids, scores: writer.scores, stopped }
+        let stop_reason = stop.map(StopReason::StopString).or(*stop_reason).unwrap_or(open);
+        GeneratedText { text: writer.text, ids: writer.ids, scores: writer.scores, stop_reason }
     });
     let texts = texts.collect();
     match failure {

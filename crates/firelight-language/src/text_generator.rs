@@ -229,7 +229,7 @@ impl TextGenerator {
         let mut tokens = self.guessing(tokens, &fitting)?;
         let mut written = decode_texts(&mut tokens, vec![text], |_, piece| observe(piece))?.swap_remove(0);
         *past = tokens.into_prefix();
-        written.stopped = overflow::reason(written.stopped, written.ids.len(), options.max_new_tokens);
+        written.stop_reason = overflow::reason(written.stop_reason, written.ids.len(), options.max_new_tokens);
         Ok(written)
     }
 

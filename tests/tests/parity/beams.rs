@@ -75,7 +75,7 @@ fn options(golden: &Golden, setting: &[f32], max_new_tokens: usize) -> BeamOptio
 
 /// The ids as the package writes them: with the stop token, and -1 after the end.
 fn written(found: &Hypothesis, max_new_tokens: usize) -> Vec<i64> {
-    let stop = if let StopReason::StopToken(id) = found.stopped { Some(id) } else { None };
+    let stop = if let StopReason::StopToken(id) = found.stop_reason { Some(id) } else { None };
     let ids = found.ids.iter().copied().chain(stop).map(i64::from);
     ids.chain(std::iter::repeat(-1)).take(max_new_tokens).collect()
 }

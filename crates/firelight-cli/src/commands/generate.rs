@@ -294,7 +294,7 @@ impl Generate {
         self.restrict(&mut options.processing, generator, prompt)?;
         let found = self.kept(generator, prompt, "rank", generator.search(prompt, &options))?;
         for (rank, (text, found)) in (1..).zip(found) {
-            let (tokens, stopped) = (found.ids.len(), stop_name(found.stopped));
+            let (tokens, stopped) = (found.ids.len(), stop_name(found.stop_reason));
             let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
                 "checkpoint": self.model.checkpoint, "score": found.score, "rank": rank});
             output::print(&if self.json { format!("{line}\n") } else { self.line(prompt, &text) })?;
@@ -347,7 +347,7 @@ impl Generate {
             "prompt": prompt,
             "text": generated.text,
             "tokens": generated.ids.len(),
-            "stopped": stop_name(generated.stopped),
+            "stopped": stop_name(generated.stop_reason),
             "checkpoint": self.model.checkpoint,
             "seed": self.sampling.seed(),
         })

@@ -11,9 +11,9 @@ pub struct Hypothesis {
     /// number to the power of [`BeamOptions::length_penalty`](crate::BeamOptions::length_penalty).
     pub score: f64,
     /// Why it ended.
-    #[doc(alias = "stop_reason")]
+    #[doc(alias = "stopped")]
     #[doc(alias = "finish_reason")]
-    pub stopped: StopReason,
+    pub stop_reason: StopReason,
 }
 
 /// The best finished hypotheses of a row so far: at most as many as it has beams, best first, the earlier first among
@@ -60,7 +60,7 @@ mod tests {
     fn the_best_stay_and_the_earlier_among_equals() {
         let mut hypotheses = Hypotheses::new(2);
         let offer = |hypotheses: &mut Hypotheses, id, score| {
-            hypotheses.offer(Hypothesis { ids: vec![id], score, stopped: StopReason::MaxNewTokens });
+            hypotheses.offer(Hypothesis { ids: vec![id], score, stop_reason: StopReason::MaxNewTokens });
         };
         offer(&mut hypotheses, 0, -3.0);
         assert_eq!(hypotheses.worst_score(), None);

@@ -92,11 +92,11 @@ impl<'o> Groups<'o> {
     /// What was written before an error: the best finished hypothesis, or else the best unfinished one.
     pub(super) fn into_written(self) -> Generated {
         let open = self.0.iter().find_map(Search::best_beam).unwrap_or_default();
-        let (ids, stopped) = match self.into_best(1).pop() {
-            Some(Hypothesis { ids, stopped, .. }) => (ids, stopped),
+        let (ids, stop_reason) = match self.into_best(1).pop() {
+            Some(Hypothesis { ids, stop_reason, .. }) => (ids, stop_reason),
             None => (open, StopReason::Failed),
         };
-        Generated { ids, scores: Vec::new(), stopped }
+        Generated { ids, scores: Vec::new(), stop_reason }
     }
 
     /// Gives every hypothesis its new token number `length` (1-based) by the `logits` `[beams, V]` of all beams.
@@ -135,7 +135,7 @@ impl<'o> Search<'o> {
         let mut search = Self { options, prompt: len, beams: vec![begin], hypotheses, memory: Vec::new() };
         if search.beams[0].processors.is_complete() {
             search.beams.clear();
-            search.hypotheses.offer(Hypothesis { ids: Vec::new(), score: 0.0, stopped: StopReason::Complete });
+            search.hypotheses.offer(Hypothesis { ids: Vec::new(), score: 0.0, stop_reason: StopReason::Complete });
         }
         search
     }
@@ -160,9 +160,9 @@ impl<'o> Search<'o> {
         let (size, mut next, mut chosen) = (self.options.group_size(), Vec::new(), Vec::new());
         for (rank, candidate) in candidates.into_iter().enumerate() {
             match self.finishes(&candidate, length) {
-                Some(stopped) if rank < size => {
-                    chosen.extend((!matches!(stopped, StopReason::StopToken(_))).then_some(candidate.token));
-                    self.finish(candidate, length, stopped);
+                Some(stop_reason) if rank < size => {
+                    chosen.extend((!matches!(stop_reason, StopReason::StopToken(_))).then_some(candidate.token));
+                    self.finish(candidate, length, stop_reason);
                 }
                 None if next.len() < size => {
                     chosen.push(candidate.token);
@@ -241,7 +241,7 @@ impl<'o> Search<'o> {
         for beam in self.beams.iter().filter(|beam| beam.processors.is_complete()) {
             let ids = beam.ids[self.prompt..].to_vec();
             let score = self.options.score(beam.log_probability, ids.len().clamp(1, length));
-            self.hypotheses.offer(Hypothesis { ids, score, stopped: StopReason::Complete });
+            self.hypotheses.offer(Hypothesis { ids, score, stop_reason: StopReason::Complete });
         }
     }
 
@@ -264,13 +264,13 @@ impl<'o> Search<'o> {
         Beam { ids, processors, log_probability: candidate.log_probability, parent: candidate.beam }
     }
 
-    fn finish(&mut self, candidate: Candidate, length: usize, stopped: StopReason) {
+    fn finish(&mut self, candidate: Candidate, length: usize, stop_reason: StopReason) {
         let mut ids = self.extended(candidate).ids.split_off(self.prompt);
-        if matches!(stopped, StopReason::StopToken(_)) {
+        if matches!(stop_reason, StopReason::StopToken(_)) {
             ids.pop();
         }
         let score = self.options.score(candidate.log_probability, length);
-        self.hypotheses.offer(Hypothesis { ids, score, stopped });
+        self.hypotheses.offer(Hypothesis { ids, score, stop_reason });
     }
 
     /// Whether hypotheses of this length (`beams`, best first) may still become results.

@@ -24,7 +24,7 @@ fn early_stopping() -> impl Strategy<Value = EarlyStopping> {
 
 /// The score of a hypothesis, recomputed from the model's table alone.
 fn recomputed(model: &Pairs, prompt: [u32; 2], hypothesis: &Hypothesis, length_penalty: f64) -> f64 {
-    let stop = if let StopReason::StopToken(id) = hypothesis.stopped { Some(id) } else { None };
+    let stop = if let StopReason::StopToken(id) = hypothesis.stop_reason { Some(id) } else { None };
     let new: Vec<u32> = hypothesis.ids.iter().copied().chain(stop).collect();
     let text = [prompt.to_vec(), new.clone()].concat();
     let log_probability: f64 = text.windows(3).map(|three| model.log_probability(three[0], three[1], three[2])).sum();
@@ -46,7 +46,7 @@ fn every(model: &Pairs, prompt: [u32; 2], stop: u32, len: usize, length_penalty:
     }
     found.extend(open.into_iter().map(|ids| (ids, StopReason::MaxNewTokens)));
     let mut found: Vec<Hypothesis> =
-        found.into_iter().map(|(ids, stopped)| Hypothesis { ids, score: 0.0, stopped }).collect();
+        found.into_iter().map(|(ids, stop_reason)| Hypothesis { ids, score: 0.0, stop_reason }).collect();
     for hypothesis in &mut found {
         hypothesis.score = recomputed(model, prompt, hypothesis, length_penalty);
     }
@@ -93,8 +93,11 @@ fn ended_rows_cost_nothing() {
     let model = Pairs::from_probabilities(3, |_, last| if last == 0 { [1e-9, 1e-9, 1.0] } else { [0.4, 0.6, 1e-9] });
     let options = BeamOptions::new(4).with_beams(1).with_stop_tokens([2]);
     let found = search(&model, &[[0, 0], [1, 1]], &options);
-    assert_eq!(found[0][0], Hypothesis { stopped: StopReason::StopToken(2), ids: vec![], ..found[0][0].clone() });
-    assert_eq!(found[1][0], Hypothesis { stopped: StopReason::MaxNewTokens, ids: vec![1; 4], ..found[1][0].clone() });
+    assert_eq!(found[0][0], Hypothesis { stop_reason: StopReason::StopToken(2), ids: vec![], ..found[0][0].clone() });
+    assert_eq!(
+        found[1][0],
+        Hypothesis { stop_reason: StopReason::MaxNewTokens, ids: vec![1; 4], ..found[1][0].clone() }
+    );
     assert_eq!(model.rows_read(), [2, 1, 1, 1]);
 }
 
@@ -128,7 +131,7 @@ fn an_error_returns_what_was_found_before_it() {
     let written = |options: &BeamOptions| {
         let model = Successor::new(8).broken_after(2);
         let error = beam_search(&model, vec![vec![1], vec![4]], options).unwrap_err();
-        error.texts().iter().map(|row| (row.ids.clone(), row.stopped)).collect::<Vec<_>>()
+        error.texts().iter().map(|row| (row.ids.clone(), row.stop_reason)).collect::<Vec<_>>()
     };
     let options = BeamOptions::new(9).with_beams(2);
     assert_eq!(written(&options), [(vec![2, 3], StopReason::Failed), (vec![5, 6], StopReason::Failed)]);
@@ -144,7 +147,7 @@ fn beams_that_no_token_continues_are_what_was_written() {
     let options = BeamOptions::new(9).with_beams(1).with_processing(processing);
     let error = beam_search(&model, vec![vec![2, 0]], &options).unwrap_err();
     assert!(error.to_string().starts_with("no token is left to choose as new token 1 (row 0)"), "{error}");
-    assert_eq!((&error.texts()[0].ids[..], error.texts()[0].stopped), (&[1][..], StopReason::Failed));
+    assert_eq!((&error.texts()[0].ids[..], error.texts()[0].stop_reason), (&[1][..], StopReason::Failed));
 }
 
 /// Why a generation ended, whatever was written before.
@@ -163,7 +166,7 @@ proptest! {
         let greedy = GenerationOptions::new(6).greedy().with_stop_tokens([4]);
         let greedy = generate(&model, vec![vec![0, first]], &greedy, |_| ControlFlow::Continue(())).unwrap();
         prop_assert_eq!(&found[0][0].ids, &greedy[0].ids);
-        prop_assert_eq!(found[0][0].stopped, greedy[0].stopped);
+        prop_assert_eq!(found[0][0].stop_reason, greedy[0].stop_reason);
     }
 
     #[test]
@@ -184,7 +187,7 @@ proptest! {
         match generate(&model, prompt.clone(), &greedy, |_| ControlFlow::Continue(())) {
             Ok(greedy) => {
                 let found = search(&model, &[[0, first]], &options).remove(0).remove(0);
-                prop_assert_eq!((&found.ids, found.stopped), (&greedy[0].ids, greedy[0].stopped));
+                prop_assert_eq!((&found.ids, found.stop_reason), (&greedy[0].ids, greedy[0].stop_reason));
             }
             Err(error) => {
                 prop_assert!(matches!(cause(&error), GenerationError::NothingLeft { .. }), "{error}");
@@ -222,7 +225,7 @@ proptest! {
         for (i, hypothesis) in found.iter().enumerate() {
             let expected = recomputed(&model, [1, first], hypothesis, length_penalty);
             prop_assert!((hypothesis.score - expected).abs() < 1e-9 * expected.abs(), "{hypothesis:?} {expected}");
-            prop_assert!(found[..i].iter().all(|other| (&other.ids, other.stopped) != (&hypothesis.ids, hypothesis.stopped)));
+            prop_assert!(found[..i].iter().all(|other| (&other.ids, other.stop_reason) != (&hypothesis.ids, hypothesis.stop_reason)));
             prop_assert!(!hypothesis.ids.contains(&5) && !hypothesis.ids.contains(&2));
         }
     }

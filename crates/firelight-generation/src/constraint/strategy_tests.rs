@@ -178,9 +178,9 @@ fn a_text_that_can_only_end_ends() {
     assert!(texts(&model(), &rules, 30, &[]).iter().all(|text| text == "a"));
     let groups = BeamOptions::new(30).with_beams(4).with_groups(2, 0.5).with_n_best(4).with_processing(rules.clone());
     let best = beam_search(&model(), prompt(), &groups).unwrap().remove(0);
-    let ended = |found: &Hypothesis| found.ids == [id("a")] && found.stopped == StopReason::Complete;
+    let ended = |found: &Hypothesis| found.ids == [id("a")] && found.stop_reason == StopReason::Complete;
     assert!(best.len() == 2 && best.iter().all(ended), "one of each group: {best:?}");
     let options = GenerationOptions::new(30).greedy().with_processing(rules);
     let found = generate(&model(), prompt(), &options, |_| ControlFlow::Continue(())).unwrap().remove(0);
-    assert_eq!((found.ids, found.stopped), (vec![id("a")], StopReason::Complete));
+    assert_eq!((found.ids, found.stop_reason), (vec![id("a")], StopReason::Complete));
 }

@@ -297,7 +297,7 @@ fn every_way_of_decoding_writes_what_satisfies_it() {
     let mut options = GenerationOptions::new(9).greedy();
     options.processing.constraint = Some(once);
     let found = generate(&model, prompt.clone(), &options, |_| ControlFlow::Continue(())).unwrap();
-    assert_eq!((found[0].ids.len(), found[0].stopped), (3, StopReason::Complete));
+    assert_eq!((found[0].ids.len(), found[0].stop_reason), (3, StopReason::Complete));
     options.max_new_tokens = 2;
     let refused = generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap_err().to_string();
     assert!(refused.starts_with("the regular expression `[0-9]{3}` needs at least 3 tokens"), "{refused}");

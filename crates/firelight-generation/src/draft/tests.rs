@@ -23,7 +23,7 @@ const PROMPT: [u32; 5] = [1, 2, 0, 1, 2];
 
 fn plain(options: &GenerationOptions) -> (Vec<u32>, StopReason) {
     let mut found = generate(&model(0.0), vec![PROMPT.to_vec()], options, |_| ControlFlow::Continue(())).unwrap();
-    (std::mem::take(&mut found[0].ids), found[0].stopped)
+    (std::mem::take(&mut found[0].ids), found[0].stop_reason)
 }
 
 /// The text with a drafter, and how often the model was asked.

@@ -59,19 +59,19 @@ fn until(stops: &[&str], tokens: usize) -> (GeneratedText, Vec<String>) {
 #[test]
 fn a_stop_string_ends_a_text_and_is_none_of_it() {
     let (found, pieces) = until(&["xx", "ef", "efg"], 20);
-    assert_eq!((found.text.as_str(), found.stopped), ("bcd", StopReason::StopString(1)));
+    assert_eq!((found.text.as_str(), found.stop_reason), ("bcd", StopReason::StopString(1)));
     assert_eq!(found.ids, [98, 99, 100, 101, 102]);
     assert_eq!(pieces, ["b", "c", "d"], "the e is held back");
     // What only began like one is given out late, and at the end at last.
     let (found, pieces) = until(&["dex"], 4);
-    assert_eq!((found.text.as_str(), found.stopped), ("bcde", StopReason::MaxNewTokens));
+    assert_eq!((found.text.as_str(), found.stop_reason), ("bcde", StopReason::MaxNewTokens));
     assert_eq!(pieces, ["b", "c", "de"]);
     assert_eq!(until(&["b"], 4).0.text, "");
 }
 
 #[test]
 fn of_overlapping_stop_strings_the_first_in_the_text_ends_it() {
-    assert_eq!(until(&["de", "cde", "d"], 9).0.stopped, StopReason::StopString(2));
+    assert_eq!(until(&["de", "cde", "d"], 9).0.stop_reason, StopReason::StopString(2));
     assert_eq!(until(&["fgh", "gh"], 9).0.text, "bcde");
 }
 
@@ -91,13 +91,13 @@ fn each_sample_stops_by_itself() {
         assert_eq!(stopped.text, whole.text.split(&stop).next().unwrap());
         assert!(whole.ids.starts_with(&stopped.ids));
     }
-    assert_eq!(stopped[0].stopped, StopReason::StopString(0));
+    assert_eq!(stopped[0].stop_reason, StopReason::StopString(0));
 }
 
 #[test]
 fn the_caller_may_break_off() {
     let generated = run(u32::from(b'a'), 9, |_| ControlFlow::Break(()));
-    assert_eq!((generated.text.as_str(), generated.stopped), ("b", StopReason::Caller));
+    assert_eq!((generated.text.as_str(), generated.stop_reason), ("b", StopReason::Caller));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_error_has_the_text_before_it_and_what_was_held_back_is_given_out() {
     assert!(error.to_string().starts_with("the model's logits for new token 4 are not finite"), "{error}");
     let [text] = error.texts() else { panic!("{error:?}") };
     assert_eq!(
-        (text.text.as_str(), &text.ids[..], text.stopped),
+        (text.text.as_str(), &text.ids[..], text.stop_reason),
         ("bcde", &[98, 99, 100, 101][..], StopReason::Failed)
     );
     assert_eq!(pieces, ["b", "c", "de"]);

@@ -67,7 +67,7 @@ fn an_answer_ends_with_the_token_that_the_template_writes_behind_it() {
     let stopped = |seed| {
         let mut chat = ChatSession::new(&generator, template());
         chat.push("a");
-        answered(&mut chat, &options(40).with_seed(seed)).generated.stopped
+        answered(&mut chat, &options(40).with_seed(seed)).generated.stop_reason
     };
     let ends = (0..8).map(stopped).filter(|&stopped| stopped == StopReason::StopToken(end.unwrap())).count();
     assert!(ends > 0);
@@ -122,7 +122,7 @@ fn an_answer_that_is_broken_off_is_kept_as_far_as_it_is_written() {
         ControlFlow::Break(())
     });
     let found = found.unwrap();
-    assert_eq!(found.generated.stopped, StopReason::Caller);
+    assert_eq!(found.generated.stop_reason, StopReason::Caller);
     assert_eq!(chat.messages()[1], ChatMessage::new("assistant", written));
 }
 

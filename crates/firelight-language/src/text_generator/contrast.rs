@@ -90,8 +90,8 @@ impl TextGenerator {
         options.max_new_tokens = self.room(asked, prompt.len());
         let found = contrastive_search(&self.real(&self.model), vec![prompt], &options)
             .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
-        let stopped = overflow::reason(found.stopped, found.ids.len(), asked);
-        Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stopped })
+        let stop_reason = overflow::reason(found.stop_reason, found.ids.len(), asked);
+        Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stop_reason })
     }
 }
 

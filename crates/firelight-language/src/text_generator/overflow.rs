@@ -36,7 +36,7 @@ impl TextGenerator {
     /// let generator = TextGenerator::new(model, Tokenizer::train(&TokenizerConfig::Byte, "").unwrap());
     /// let generator = generator.with_context_overflow(ContextOverflow::Stop);
     /// let text = generator.generate("hen", &GenerationOptions::new(100))?;
-    /// assert_eq!((text.ids.len(), text.stopped), (5, StopReason::ContextFull));
+    /// assert_eq!((text.ids.len(), text.stop_reason), (5, StopReason::ContextFull));
     /// # Ok::<(), firelight_storage::TaskError>(())
     /// ```
     pub fn with_context_overflow(mut self, overflow: ContextOverflow) -> Self {
@@ -222,18 +222,18 @@ mod tests {
         let options = GenerationOptions::new(40).greedy();
         let whole = sliding.generate("abc", &options).unwrap();
         let stopped = stopping.generate("abc", &options).unwrap();
-        assert_eq!((&stopped.ids[..], stopped.stopped), (&whole.ids[..9], StopReason::ContextFull));
+        assert_eq!((&stopped.ids[..], stopped.stop_reason), (&whole.ids[..9], StopReason::ContextFull));
         let short = stopping.generate("abc", &GenerationOptions::new(9).greedy()).unwrap();
-        assert_eq!((short.ids.len(), short.stopped), (9, StopReason::MaxNewTokens));
+        assert_eq!((short.ids.len(), short.stop_reason), (9, StopReason::MaxNewTokens));
         assert_eq!(stopping.generate_samples("abc", 2, &options).unwrap(), [stopped.clone(), stopped.clone()]);
         let each = stopping.generate_each(&["abc", "ab"], &options);
         let each: Vec<_> =
-            each.into_iter().map(|found| (found.as_ref().unwrap().ids.len(), found.unwrap().stopped)).collect();
+            each.into_iter().map(|found| (found.as_ref().unwrap().ids.len(), found.unwrap().stop_reason)).collect();
         assert_eq!(each, [(9, StopReason::ContextFull), (10, StopReason::ContextFull)]);
         let contrasted = stopping.contrast("abc", &ContrastiveOptions::new(40)).unwrap();
-        assert_eq!((contrasted.ids.len(), contrasted.stopped), (9, StopReason::ContextFull));
+        assert_eq!((contrasted.ids.len(), contrasted.stop_reason), (9, StopReason::ContextFull));
         let (_, found) = stopping.search("abc", &BeamOptions::new(40).with_beams(1)).unwrap().remove(0);
-        assert_eq!((found.ids, found.stopped), (stopped.ids, StopReason::ContextFull));
+        assert_eq!((found.ids, found.stop_reason), (stopped.ids, StopReason::ContextFull));
 
         let forcing = |id: u32| {
             let defaults = serde_json::from_str(&format!(r#"{{"forced_bos_token_id": {id}}}"#)).unwrap();
@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(lengths, [8, 9], "a forced token takes a place, unless the vocabulary does not have it");
 
         let full = "abcdefghabcd";
-        assert_eq!(stopping.generate(full, &options).unwrap().stopped, StopReason::ContextFull);
+        assert_eq!(stopping.generate(full, &options).unwrap().stop_reason, StopReason::ContextFull);
         let error = stopping.search(full, &BeamOptions::new(4)).unwrap_err();
         assert!(
             error.is_user_error() && error.to_string().starts_with("the prompt has 12 tokens, which fill"),

@@ -22,8 +22,8 @@ impl TextGenerator {
         let (prompt, text) = self.read(prompt)?;
         let fitting = self.fitting(&self.until_end(options), prompt[0].len());
         let mut found = generate_text_samples(&self.real(&self.decoder()), prompt, samples, &text, &fitting)?;
-        let reason = |text: &GeneratedText| overflow::reason(text.stopped, text.ids.len(), options.max_new_tokens);
-        found.iter_mut().for_each(|text| text.stopped = reason(text));
+        let reason = |text: &GeneratedText| overflow::reason(text.stop_reason, text.ids.len(), options.max_new_tokens);
+        found.iter_mut().for_each(|text| text.stop_reason = reason(text));
         Ok(found)
     }
 
@@ -63,7 +63,7 @@ impl TextGenerator {
         let found = beam_search(&self.real(&self.decoder()), prompt, &options)
             .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
         let written = |mut hypothesis: Hypothesis| {
-            hypothesis.stopped = overflow::reason(hypothesis.stopped, hypothesis.ids.len(), asked);
+            hypothesis.stop_reason = overflow::reason(hypothesis.stop_reason, hypothesis.ids.len(), asked);
             (text.clone().read(&hypothesis.ids), hypothesis)
         };
         Ok(found.into_iter().flatten().map(written).collect())

@@ -30,7 +30,7 @@ fn a_text_comes_in_pieces_until_the_caller_has_enough() {
     let (found, pieces) = streamed(usize::MAX);
     assert_eq!((pieces.len(), pieces.concat(), &found), (20, whole.text.clone(), &whole));
     let (found, pieces) = streamed(4);
-    assert_eq!((found.stopped, &found.ids[..]), (StopReason::Caller, &whole.ids[..4]));
+    assert_eq!((found.stop_reason, &found.ids[..]), (StopReason::Caller, &whole.ids[..4]));
     assert_eq!(pieces.concat(), found.text);
 }
 
@@ -83,7 +83,7 @@ fn a_text_ends_with_the_token_for_its_end() {
     let tokenizer = tokenizer.with_special_tokens(&["</s>"]).unwrap();
     let (generator, options) = (TextGenerator::new(model, tokenizer), GenerationOptions::new(99).with_temperature(2.0));
     let found = generator.generate("ab", &options).unwrap();
-    assert_eq!((found.stopped, found.ids.contains(&8)), (StopReason::StopToken(8), false));
+    assert_eq!((found.stop_reason, found.ids.contains(&8)), (StopReason::StopToken(8), false));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_published_model_ends_where_its_makers_say_and_begins_with_the_frame() {
             .with_defaults(serde_json::from_str(r#"{"eos_token_id": [0, 1, 2], "suppress_tokens": [3]}"#).unwrap()),
     );
     let found = generated(&published, "ab");
-    assert!(matches!(found.stopped, StopReason::StopToken(id) if [0, 1, 2, 7].contains(&id)), "{found:?}");
+    assert!(matches!(found.stop_reason, StopReason::StopToken(id) if [0, 1, 2, 7].contains(&id)), "{found:?}");
     assert!(found.ids.iter().all(|id| [4, 5, 6].contains(id)), "{found:?}");
     let fronts = [&plain, &published].map(|generator| generator.read("ab").unwrap().0.remove(0));
     assert_eq!(fronts, [vec![0, 1], vec![6, 0, 1]]);

@@ -152,7 +152,7 @@ impl<'g> Talk<'g> {
     fn summary(&self, answer: &ChatAnswer) -> String {
         let tokens = answer.generated.ids.len();
         let context = self.session.context();
-        let ended = match answer.generated.stopped {
+        let ended = match answer.generated.stop_reason {
             StopReason::Caller => ", stopped",
             StopReason::MaxNewTokens if answer.context_tokens() == context => ", cut off: the context is full",
             StopReason::MaxNewTokens => ", cut off at --max-new-tokens",

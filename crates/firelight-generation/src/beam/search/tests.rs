@@ -33,7 +33,7 @@ fn two_beams_by_hand() {
     assert!((found[0].score - 0.3f64.ln()).abs() < 1e-6);
     assert_eq!(found[1].ids, [2, 1]);
     assert!((found[1].score - 0.162f64.ln()).abs() < 1e-6);
-    assert!(found.iter().all(|hypothesis| hypothesis.stopped == StopReason::StopToken(0)));
+    assert!(found.iter().all(|hypothesis| hypothesis.stop_reason == StopReason::StopToken(0)));
 }
 
 /// Whether one beam goes on after a stop of probability 0.6, with 0.4 for the rest, at the first of ten tokens.
