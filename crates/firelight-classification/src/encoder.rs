@@ -222,7 +222,10 @@ impl TextEncoder {
     }
 
     /// The vectors of tokens and segments, before the stack: `[B, T, E]`, of the width of the embeddings.
-    pub(crate) fn embed(&self, input: &TextInput) -> Tensor<3> {
+    ///
+    /// # Panics
+    /// If segments are given to an encoder without.
+    pub fn embed(&self, input: &TextInput) -> Tensor<3> {
         self.with_segments(self.embedding.forward(input.tokens.clone()), input.segments.clone())
     }
 

@@ -42,8 +42,8 @@ pub struct SequenceInput {
     /// `[B, T]`, the document of each token, where a row holds several: they do not see each other, and each begins at
     /// position 0.
     pub documents: Option<Tensor<2, Int>>,
-    /// `[1 | B, T, A]`, where each token stands on each of several axes, for rotary positions with axes; none: one position a
-    /// token, counted from 0.
+    /// `[1 | B, T, A]`, where each token stands on each of several axes, for rotary positions with axes, or on one, for every scheme;
+    /// none: one position a token, counted from 0.
     pub coordinates: Option<Tensor<3>>,
     /// The encoder's output, for decoders with cross-attention.
     pub encoder_output: Option<EncoderOutput>,
@@ -70,6 +70,9 @@ impl SequenceInput {
     /// [`axes`](crate::RotaryAxes): row and column of a patch, or time, row and column of a token. Text has the same number on
     /// every axis; behind a part with coordinates it may go without: its tokens count on from the largest of their document, as
     /// in Qwen2-VL.
+    ///
+    /// One axis, `[1 | B, T, 1]`, gives every token a position of one's own choice in any scheme, whole numbers below the length of a
+    /// learned table.
     pub fn with_coordinates(mut self, coordinates: Tensor<3>) -> Self {
         self.coordinates = Some(coordinates);
         self

@@ -39,4 +39,4 @@ pub use locate::{import_cache, locate, run_folder, run_folder_of_floats};
 pub use plan::{Plan, Row, Source, Step, Table, View};
 pub use structure::{AutoModel, Structure, load};
 pub use torch::{load_file, torch_layers};
-pub use verify::{Comparison, compare};
+pub use verify::{Comparison, compare, compare_outputs};

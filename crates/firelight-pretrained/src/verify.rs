@@ -38,12 +38,42 @@ impl Comparison {
 /// assert!(!compare(&Arrays::default(), &arrays(1.0), None, 1e-4)[0].agrees());
 /// ```
 pub fn compare(found: &Arrays, expected: &Arrays, mask: Option<&Array>, tolerance: f64) -> Vec<Comparison> {
-    let compared = |(name, expected): (&str, &Array)| {
-        let allowed = tolerance.max(tolerance * 0.1 * largest(expected));
-        let largest = found.get(name).map_or(f64::INFINITY, |found| difference(found, expected, mask));
-        Comparison { name: name.into(), largest, allowed }
-    };
-    expected.iter().map(compared).collect()
+    expected.iter().map(|output| compared(found, output, mask, tolerance)).collect()
+}
+
+/// As [`compare`], with the mask that each output has among the arguments of the pass: what a decoder puts out `decoder_attention_mask`, where
+/// there is one, what a model of images and texts says of an image none, everything else `attention_mask`.
+///
+/// ```
+/// use firelight_pretrained::{Array, Arrays, Numbers, compare_outputs};
+///
+/// let arrays = |name: &str, numbers: Numbers| {
+///     let mut arrays = Arrays::default();
+///     arrays.insert(name, Array { shape: vec![1, 2], numbers });
+///     arrays
+/// };
+/// let logits = |second: f32| arrays("logits", Numbers::Floats(vec![1.0, second]));
+/// let inputs = arrays("attention_mask", Numbers::Integers(vec![1, 0])); // The second token is padding.
+/// assert!(compare_outputs(&logits(2.0), &logits(3.0), &inputs, 1e-4)[0].agrees());
+/// ```
+pub fn compare_outputs(found: &Arrays, expected: &Arrays, inputs: &Arrays, tolerance: f64) -> Vec<Comparison> {
+    expected.iter().map(|output| compared(found, output, mask_of(output.0, inputs), tolerance)).collect()
+}
+
+fn mask_of<'a>(name: &str, inputs: &'a Arrays) -> Option<&'a Array> {
+    let has = |argument: &str| inputs.get(argument).is_some();
+    if has("decoder_input_ids") && !name.starts_with("encoder_") {
+        return inputs.get("decoder_attention_mask");
+    }
+    let is_of_text = !has("pixel_values") || name.starts_with("text_model_output.");
+    // A pooled vector is of no token, however many numbers it has.
+    inputs.get("attention_mask").filter(|_| is_of_text && !name.ends_with("pooler_output"))
+}
+
+fn compared(found: &Arrays, (name, expected): (&str, &Array), mask: Option<&Array>, tolerance: f64) -> Comparison {
+    let allowed = tolerance.max(tolerance * 0.1 * largest(expected));
+    let largest = found.get(name).map_or(f64::INFINITY, |found| difference(found, expected, mask));
+    Comparison { name: name.into(), largest, allowed }
 }
 
 /// The largest finite number: by an infinite one everything would be allowed.
@@ -142,6 +172,33 @@ mod tests {
         }
         assert!(!agree(floats(&[2, 3], vec![0.0; 6]), floats(&[3, 2], vec![0.0; 6])), "shapes differ");
         assert!(!agree(floats(&[2, 3], numbered(6, 5)), floats(&[2, 3], vec![0.0; 6])), "no places of tokens");
+    }
+
+    #[test]
+    fn every_output_has_the_mask_of_its_own_tokens() {
+        let flags = |flags: [i64; 2]| Array { shape: vec![1, 2], numbers: Numbers::Integers(flags.to_vec()) };
+        let inputs = |given: &[&str]| {
+            let mut inputs = Arrays::default();
+            inputs.insert("attention_mask", flags([1, 0]));
+            given.iter().for_each(|name| inputs.insert(name, flags([0, 1])));
+            inputs
+        };
+        let (text, pair) = (inputs(&[]), inputs(&["decoder_input_ids"]));
+        let (masked, images) = (inputs(&["decoder_input_ids", "decoder_attention_mask"]), inputs(&["pixel_values"]));
+        for (inputs, name, expected) in [
+            (&text, "logits", Some([1, 0])),
+            (&text, "pooler_output", None),
+            (&pair, "logits", None),
+            (&pair, "encoder_attentions.0", Some([1, 0])),
+            (&masked, "logits", Some([0, 1])),
+            (&masked, "cross_attentions.0", Some([0, 1])),
+            (&masked, "encoder_last_hidden_state", Some([1, 0])),
+            (&images, "logits_per_text", None),
+            (&images, "vision_model_output.last_hidden_state", None),
+            (&images, "text_model_output.last_hidden_state", Some([1, 0])),
+        ] {
+            assert_eq!(mask_of(name, inputs).cloned(), expected.map(flags), "{name}");
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ Example:
 pub(crate) struct Forward {
     #[command(flatten)]
     model: AnyModel,
-    /// File of the arguments: input_ids, attention_mask, token_type_ids, pixel_values
+    /// File of the arguments, such as input_ids, attention_mask, position_ids, decoder_input_ids, pixel_values
     #[arg(long, value_name = "FILE")]
     inputs: PathBuf,
     /// File to write the outputs to: logits, last_hidden_state and so on

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};
-use firelight::pretrained::{Arrays, Comparison, ForwardOptions, compare};
+use firelight::pretrained::{Arrays, Comparison, ForwardOptions, compare_outputs};
 
 use super::forward::AnyModel;
 use crate::failure::Mistake;
@@ -14,7 +14,7 @@ Example:
   firelight verify ~/models/gpt2 --inputs inputs.safetensors --expected outputs.safetensors
 
 Allowed is the tolerance, or a tenth of it times the largest number of the output, whichever is more. Tokens that \
-attention_mask hides are not compared; ids must be the same. Fails with 2 if something differs.";
+attention_mask or decoder_attention_mask hides are not compared; ids must be the same. Fails with 2 if something differs.";
 
 /// Compare the outputs of a model with those that another program computed
 #[derive(clap::Args)]
@@ -37,7 +37,7 @@ impl Verify {
     pub(crate) fn run(self) -> Result<()> {
         let (inputs, expected) = (Arrays::read(&self.inputs)?, Arrays::read(&self.expected)?);
         let found = self.model.run(&inputs, wanted(&inputs, &expected))?;
-        let compared = compare(&found, &expected, inputs.get("attention_mask"), self.tolerance);
+        let compared = compare_outputs(&found, &expected, &inputs, self.tolerance);
         output::print(&compared.iter().map(line).collect::<String>())?;
         let differing = compared.iter().filter(|output| !output.agrees()).count();
         match differing {

@@ -74,6 +74,18 @@ fn what_both_stacks_of_a_translator_put_out_is_verified() {
 }
 
 #[test]
+fn a_mask_of_targets_is_verified_and_arguments_of_other_models_are_refused() {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained");
+    let path = |name: &str| text(&home.join(name));
+    let (inputs, expected) = (path("t5-gated/more_inputs.safetensors"), path("t5-gated/more_expected.safetensors"));
+    let files = ["--inputs", &inputs, "--expected", &expected];
+    let verified = firelight(["verify", &path("t5-gated")].into_iter().chain(files)).succeeds().stdout;
+    assert!(verified.lines().any(|line| line.starts_with("logits") && line.contains("agrees")), "{verified}");
+    let refused = firelight(["verify", &path("vit-classes")].into_iter().chain(files));
+    refused.fails(USER, &["the model has no argument `attention_mask`", "known are `pixel_values`"]);
+}
+
+#[test]
 fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));

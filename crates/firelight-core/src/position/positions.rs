@@ -21,7 +21,7 @@ pub enum Positions {
         /// One more than the largest position there can be.
         bound: usize,
     },
-    /// Every token has a coordinate on each of several axes: row and column of a patch, or time, row and column.
+    /// Every token has a coordinate on each of several axes: row and column of a patch, or time, row and column. On one axis it is its position.
     Coordinates {
         /// `[1 | B, T, A]`.
         values: Tensor<3>,
@@ -111,8 +111,10 @@ impl Positions {
     /// has one position, it is that on every axis.
     pub(crate) fn turned(&self, turns: &[(usize, f64)], device: &Device) -> Tensor<3> {
         let frequencies = row(turns.iter().map(|(_, frequency)| *frequency), device);
-        let Self::Coordinates { values, .. } = self else {
-            return self.index(device).float().unsqueeze_dim::<3>(2) * frequencies;
+        let values = match self {
+            Self::Coordinates { values, .. } if self.n_axes() == 1 => return values.clone() * frequencies,
+            Self::Coordinates { values, .. } => values,
+            _ => return self.index(device).float().unsqueeze_dim::<3>(2) * frequencies,
         };
         let axes: Vec<i64> = turns.iter().map(|(axis, _)| *axis as i64).collect();
         values.clone().select(2, Tensor::from_ints(axes.as_slice(), device)) * frequencies
@@ -143,6 +145,7 @@ impl Positions {
                 Tensor::<1, Int>::arange(*start as i64..(start + len) as i64, device).unsqueeze()
             }
             Self::PerRow { index, .. } => index.clone(),
+            Self::Coordinates { values, .. } if self.n_axes() == 1 => values.clone().squeeze_dim::<2>(2).int(),
             Self::Coordinates { .. } => panic!(
                 "the position scheme knows one position a token, not {} coordinates: use rotary positions with axes",
                 self.n_axes()
@@ -170,6 +173,20 @@ mod tests {
         };
         assert_eq!(index.try_to_vec_as::<i64>().expect("a host copy"), [0, 0, 1, 1, 2, 2]);
         assert_eq!(bound, 4);
+    }
+
+    #[test]
+    fn one_coordinate_is_the_position() {
+        let device = Device::default();
+        let values = Tensor::<2>::from_floats([[4.0, 0.0, 2.0]], &device).unsqueeze_dim::<3>(2);
+        let given = Positions::Coordinates { values, len: 3 };
+        assert_eq!(given.index(&device).try_to_vec_as::<i64>().expect("a host copy"), [4, 0, 2]);
+        let table = Tensor::<2>::from_floats([[0.0], [1.0], [2.0], [3.0], [4.0]], &device);
+        let rows = given.rows_of(table).try_to_vec_as::<f32>().expect("a host copy");
+        assert_eq!(rows, [4.0, 0.0, 2.0]);
+        // Of three axes each turns as the one coordinate says.
+        let turned = given.turned(&[(0, 1.0), (2, 0.5)], &device).try_to_vec_as::<f32>().expect("a host copy");
+        assert_eq!(turned, [4.0, 2.0, 0.0, 0.0, 2.0, 1.0]);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 mod arrays;
 mod image;
+mod names;
 mod text;
 mod towers;
 
 use burn::tensor::{Device, Tensor};
-use firelight_core::{Pass, SequenceInput, Trace};
+use firelight_core::{Pass, Trace};
 use firelight_storage::TaskError;
 
 pub use arrays::{Array, Arrays, Numbers};
@@ -75,12 +76,14 @@ impl Found {
 }
 
 impl AutoModel {
-    /// Runs the model on arguments by their names in `transformers`: `input_ids`, `attention_mask`, `token_type_ids`; outputs are called
-    /// `logits`, `last_hidden_state`, `start_logits`, `end_logits` and so on.
+    /// Runs the model on arguments by their names in `transformers`: `input_ids`, `attention_mask`, `token_type_ids`, `position_ids`,
+    /// `decoder_input_ids`, `decoder_attention_mask`, `pixel_values`, each where the model reads it; outputs are called `logits`,
+    /// `last_hidden_state`, `start_logits`, `end_logits` and so on.
     ///
     /// # Errors
-    /// If an argument is missing or does not fit the model, or the device fails.
+    /// If an argument is missing, does not fit the model or is none of its own, or the device fails.
     pub fn forward(&self, inputs: &Arrays, options: ForwardOptions, device: &Device) -> Result<Arrays, TaskError> {
+        names::check(self, inputs)?;
         let asked = Asked { inputs, options, device };
         if let Self::ImageText(model) = self {
             return towers::forward(model, asked);
@@ -107,6 +110,7 @@ impl AutoModel {
             Self::Language(model) => {
                 let text = TextArguments::new(inputs, model.vocab_size(), 0, device)?;
                 text.fit(&model.transformer, model.max_seq_len())?;
+                text.fit_greedy(options.greedy)?;
                 let hidden = model.hidden(text.tokens(), &text.sequence(), pass);
                 found.put("logits", model.logits(hidden.clone()))?;
                 if options.greedy > 0 {
@@ -140,7 +144,7 @@ impl AutoModel {
             Self::Seq2Seq(model) => {
                 let encoded = text::encode_source(model, inputs, options, found, device)?;
                 let target = text::target(model, inputs, device)?;
-                let hidden = model.decode(target, encoded, &SequenceInput::default(), pass);
+                let hidden = model.decode(target.tokens(), encoded, &target.sequence(), pass);
                 found.put("logits", model.logits(hidden.clone()))?;
                 if options.greedy > 0 {
                     found.arrays.insert("greedy", text::greedy_target(model, inputs, options.greedy, device)?);
@@ -150,6 +154,11 @@ impl AutoModel {
             Self::Image(model) => {
                 let hidden = model.vit.hidden(pixels(inputs, &model.vit, device)?, pass);
                 found.put("logits", model.vit.logits(hidden.clone()))?;
+                // Beside their mean the two heads of a model that has learnt from a teacher.
+                if let Some(taught) = model.vit.distillation_logits(hidden.clone()) {
+                    found.put("cls_logits", model.vit.class_logits(hidden.clone()))?;
+                    found.put("distillation_logits", taught)?;
+                }
                 hidden
             }
             Self::ImageEncoder(model) => {

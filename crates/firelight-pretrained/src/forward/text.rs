@@ -13,12 +13,17 @@ use firelight_storage::{InputError, TaskError};
 use super::arrays::unfit;
 use super::{Array, Arrays, ForwardOptions, Found, Numbers};
 
-/// `input_ids`, `attention_mask` and `token_type_ids`, checked.
+/// Positions are computed as floats, which hold whole numbers to here.
+const MOST_POSITIONS: usize = 1 << 24;
+
+/// `input_ids`, `attention_mask`, `token_type_ids` and `position_ids`, checked; or those of a target.
 pub(super) struct TextArguments<'a> {
     shape: [usize; 2],
     ids: &'a [i64],
     mask: Option<&'a [i64]>,
     segments: Option<&'a [i64]>,
+    /// Of all rows, or of each alike.
+    positions: Option<&'a [i64]>,
     device: &'a Device,
 }
 
@@ -36,27 +41,47 @@ impl<'a> TextArguments<'a> {
         if shape.contains(&0) {
             return Err(unfit("input_ids", &format!("is of shape {shape:?}"), "at least one token"));
         }
-        let other = |name: &str, size: usize| match inputs.integers(name)? {
-            Some((found, _)) if found != shape => {
-                Err(unfit(name, &format!("is of shape {found:?}"), &format!("that of input_ids, {shape:?}")))
-            }
-            Some((_, numbers)) => within(name, numbers, size).map(|()| Some(numbers)),
-            None => Ok(None),
-        };
         within("input_ids", ids, vocab_size)?;
-        let (mask, segments) = (other("attention_mask", 2)?, other("token_type_ids", n_segments.max(1))?);
-        Ok(Self { shape, ids, mask, segments: segments.filter(|_| n_segments > 0), device })
+        let of = ("input_ids", shape);
+        let mask = beside(inputs, "attention_mask", of, 2)?;
+        let segments = beside(inputs, "token_type_ids", of, n_segments.max(1))?.filter(|_| n_segments > 0);
+        Ok(Self { shape, ids, mask, segments, positions: positions(inputs, shape)?, device })
     }
 
     /// Makes sure that a stack has positions for all tokens.
     pub(super) fn fit(&self, stack: &Transformer, longest: usize) -> Result<(), TaskError> {
-        fit("input_ids", self.shape[1], stack, longest)
+        let length = self.shape[1];
+        fit("input_ids", length, stack, longest)?;
+        let Some(positions) = self.positions else { return Ok(()) };
+        let most = if ends(stack) { longest } else { MOST_POSITIONS };
+        within("position_ids", positions, most)?;
+        let end = positions.iter().max().map_or(0, |last| *last as usize + 1);
+        match stack.cache_stays_valid(length, end) {
+            true => Ok(()),
+            false => {
+                let problem = format!("counts to {} in rows of {length} tokens", end - 1);
+                Err(unfit("position_ids", &problem, "positions with the rotary frequencies of that length"))
+            }
+        }
     }
 
-    /// Encoders count padding in their positions there, and here not: it may stand behind a text alone.
-    fn padded_behind(&self) -> Result<(), TaskError> {
+    /// A continuation goes on behind the first row's text, whose tokens it counts itself.
+    pub(super) fn fit_greedy(&self, count: usize) -> Result<(), TaskError> {
+        match self.positions.is_some() && count > 0 {
+            true => Err(unfit("position_ids", "stands beside a greedy continuation", "one of the two")),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether padding stands before a token.
+    fn hides_before(&self) -> bool {
         let begins = |row: &[i64]| row.windows(2).any(|pair| pair[0] == 0 && pair[1] != 0);
-        match self.mask.is_some_and(|mask| mask.chunks(self.shape[1]).any(begins)) {
+        self.mask.is_some_and(|mask| mask.chunks(self.shape[1]).any(begins))
+    }
+
+    /// Some encoders count padding in their positions there, and others do not: it may stand behind a text alone.
+    fn padded_behind(&self) -> Result<(), TaskError> {
+        match self.hides_before() {
             true => Err(unfit("attention_mask", "hides tokens before others", "padding behind each text")),
             false => Ok(()),
         }
@@ -78,7 +103,19 @@ impl<'a> TextArguments<'a> {
     }
 
     pub(super) fn sequence(&self) -> SequenceInput {
-        SequenceInput { padding: self.padding(), ..SequenceInput::default() }
+        SequenceInput { padding: self.padding(), coordinates: self.coordinates(), ..SequenceInput::default() }
+    }
+
+    /// Where tokens stand, `[B, T, 1]`, where a stack by itself would count otherwise: `transformers` counts padding.
+    fn coordinates(&self) -> Option<Tensor<3>> {
+        let [rows, columns] = self.shape;
+        let places: Vec<i64> = match self.positions {
+            Some(positions) => positions.to_vec(),
+            None if self.hides_before() => (0..columns as i64).collect(),
+            None => return None,
+        };
+        let places: Vec<f32> = places.iter().cycle().take(rows * columns).map(|place| *place as f32).collect();
+        Some(Tensor::from_data(TensorData::new(places, [rows, columns, 1]), self.device))
     }
 
     /// The tokens of the first row that are no padding.
@@ -89,9 +126,13 @@ impl<'a> TextArguments<'a> {
 }
 
 /// Tables of positions end; other schemes do not.
+fn ends(stack: &Transformer) -> bool {
+    matches!(stack.position, Position::Learned(_))
+}
+
+/// Makes sure that a stack has positions for so many tokens.
 fn fit(name: &str, length: usize, stack: &Transformer, longest: usize) -> Result<(), TaskError> {
-    let ends = matches!(stack.position, Position::Learned(_));
-    match ends && length > longest {
+    match ends(stack) && length > longest {
         true => Err(unfit(name, &format!("has rows of {length} tokens"), &format!("at most {longest}"))),
         false => Ok(()),
     }
@@ -103,6 +144,34 @@ fn within(name: &str, numbers: &[i64], size: usize) -> Result<(), TaskError> {
     match numbers.iter().find(|number| !fits(**number)) {
         Some(number) => Err(unfit(name, &format!("holds {number}"), &format!("numbers from 0 to {}", size - 1))),
         None => Ok(()),
+    }
+}
+
+/// An argument of the shape of others, whose numbers are below a size.
+fn beside<'a>(
+    inputs: &'a Arrays,
+    name: &str,
+    (of, shape): (&str, [usize; 2]),
+    size: usize,
+) -> Result<Option<&'a [i64]>, TaskError> {
+    match inputs.integers(name)? {
+        Some((found, _)) if found != shape => {
+            Err(unfit(name, &format!("is of shape {found:?}"), &format!("that of {of}, {shape:?}")))
+        }
+        Some((_, numbers)) => within(name, numbers, size).map(|()| Some(numbers)),
+        None => Ok(None),
+    }
+}
+
+/// `position_ids`, of one row for all or of each.
+fn positions(inputs: &Arrays, [rows, columns]: [usize; 2]) -> Result<Option<&[i64]>, TaskError> {
+    match inputs.integers("position_ids")? {
+        Some((found, numbers)) if found == [rows, columns] || found == [1, columns] => Ok(Some(numbers)),
+        Some((found, _)) => {
+            let expected = format!("[{rows}, {columns}], as input_ids, or [1, {columns}]");
+            Err(unfit("position_ids", &format!("is of shape {found:?}"), &expected))
+        }
+        None => Ok(None),
     }
 }
 
@@ -119,7 +188,7 @@ pub(super) fn encode(
     text.padded_behind()?;
     let segments = text.segments.map(|segments| text.ints(segments));
     let input = TextInput { tokens: text.tokens(), segments, padding: text.padding() };
-    Ok((encoder.forward(&input, pass), input.padding))
+    Ok((encoder.transformer.forward(encoder.embed(&input), &text.sequence(), pass), input.padding))
 }
 
 /// What the encoder of a model makes of its source, which is put out.
@@ -133,15 +202,21 @@ pub(super) fn encode_source(
     let text = TextArguments::new(inputs, model.source_vocab_size(), 0, device)?;
     text.fit(&model.stacks.encoder, model.max_source_len())?;
     let mut trace = Trace::default();
-    let encoded = model.encode(text.tokens(), text.padding(), &mut Pass::default().with_trace(&mut trace));
+    let embedding = model.source_embedding.as_ref().unwrap_or(&model.embedding);
+    let source = embedding.forward(text.tokens());
+    let encoded = model.stacks.encode(source, &text.sequence(), &mut Pass::default().with_trace(&mut trace));
     let names = ["encoder_hidden_states", "encoder_attentions"];
     found.trace(names, &trace, Some(encoded.hidden.clone()), options)?;
     found.put("encoder_last_hidden_state", encoded.hidden.clone())?;
     Ok(encoded)
 }
 
-/// `decoder_input_ids`.
-pub(super) fn target(model: &Seq2SeqModel, inputs: &Arrays, device: &Device) -> Result<Tensor<2, Int>, TaskError> {
+/// `decoder_input_ids` and `decoder_attention_mask`. A hidden token is counted, and no other one sees it.
+pub(super) fn target<'a>(
+    model: &Seq2SeqModel,
+    inputs: &'a Arrays,
+    device: &'a Device,
+) -> Result<TextArguments<'a>, TaskError> {
     let Some((shape, ids)) = inputs.integers("decoder_input_ids")? else {
         return Err(unfit("decoder_input_ids", "is missing", "the ids of tokens, the first of which begins a target"));
     };
@@ -150,7 +225,8 @@ pub(super) fn target(model: &Seq2SeqModel, inputs: &Arrays, device: &Device) -> 
     let rows = inputs.integers("input_ids")?.map_or(0, |([rows, _], _)| rows);
     match shape {
         [batch, length] if batch == rows && length > 0 => {
-            Ok(Tensor::from_data(TensorData::new(ids.to_vec(), shape), device))
+            let mask = beside(inputs, "decoder_attention_mask", ("decoder_input_ids", shape), 2)?;
+            Ok(TextArguments { shape, ids, mask, segments: None, positions: None, device })
         }
         _ => Err(unfit("decoder_input_ids", &format!("is of shape {shape:?}"), &format!("{rows} rows, as input_ids"))),
     }

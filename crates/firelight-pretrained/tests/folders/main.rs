@@ -2,6 +2,7 @@
 
 mod adapters;
 mod alone;
+mod arguments;
 mod blocks;
 mod damaged;
 mod decoding;
