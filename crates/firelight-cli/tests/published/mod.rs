@@ -74,6 +74,26 @@ fn what_both_stacks_of_a_translator_put_out_is_verified() {
 }
 
 #[test]
+fn without_a_mask_every_token_is_read_and_padding_that_a_family_does_not_count_is_refused() {
+    let folder = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained").join(name);
+    let bert = folder("bert-unmasked");
+    let file = |name: &str| text(&bert.join(name));
+    let verify = ["--inputs", &file("inputs.safetensors"), "--expected", &file("expected.safetensors")];
+    firelight(["verify", &text(&bert)].into_iter().chain(verify)).succeeds();
+
+    let home = Model::scratch();
+    let path = |name: &str| text(&home.path().join(name));
+    inputs(&home.path().join("inputs"), vec![5, 1, 6]);
+    let roberta = text(&folder("roberta-unmasked"));
+    let refused = "the argument `attention_mask` is missing, but `input_ids` holds the padding token 1";
+    let forward = ["forward", &roberta, "--inputs", &path("inputs"), "--output", &path("never")];
+    firelight(forward).fails(USER, &[refused]);
+    assert!(!home.path().join("never").exists());
+    let verify = ["verify", &roberta, "--inputs", &path("inputs"), "--expected", &file("expected.safetensors")];
+    firelight(verify).fails(USER, &[refused]);
+}
+
+#[test]
 fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));

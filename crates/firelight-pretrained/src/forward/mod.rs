@@ -2,6 +2,7 @@
 
 mod arrays;
 mod image;
+mod padding;
 mod text;
 mod towers;
 
@@ -76,7 +77,8 @@ impl Found {
 
 impl AutoModel {
     /// Runs the model on arguments by their names in `transformers`: `input_ids`, `attention_mask`, `token_type_ids`; outputs are called
-    /// `logits`, `last_hidden_state`, `start_logits`, `end_logits` and so on.
+    /// `logits`, `last_hidden_state`, `start_logits`, `end_logits` and so on. A missing `attention_mask` is all ones. RoBERTa and its
+    /// relatives need one that hides padding, which [`PublishedModel::check_padding`](crate::PublishedModel::check_padding) makes sure of.
     ///
     /// # Errors
     /// If an argument is missing or does not fit the model, or the device fails.
