@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use firelight::pretrained::{Arrays, AutoModel, ForwardOptions, locate};
+use firelight::pretrained::{Arrays, AutoModel, ForwardOptions, HubFolder, PublishedModel, locate};
 
 use super::place;
 use super::trained_model::weights_in;
@@ -61,6 +61,10 @@ impl AnyModel {
         // A published folder has no checkpoints, and what is wrong with a run the next line tells.
         if let Ok(weights) = weights_in(&folder, &checkpoint) {
             output::note(format_args!("checkpoint: {checkpoint}, {weights}"));
+        }
+        // Only what is published can be compared with its family; a run folder is our own model.
+        if HubFolder::is_one(&folder) {
+            PublishedModel::open(&folder)?.check_padding(inputs)?;
         }
         let model = AutoModel::open(folder, &checkpoint, &chosen.device)?;
         Ok(model.forward(inputs, options, &chosen.device)?)

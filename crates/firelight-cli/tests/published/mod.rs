@@ -86,6 +86,26 @@ fn a_mask_of_targets_is_verified_and_arguments_of_other_models_are_refused() {
 }
 
 #[test]
+fn without_a_mask_every_token_is_read_and_padding_that_a_family_does_not_count_is_refused() {
+    let folder = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained").join(name);
+    let bert = folder("bert-unmasked");
+    let file = |name: &str| text(&bert.join(name));
+    let verify = ["--inputs", &file("inputs.safetensors"), "--expected", &file("expected.safetensors")];
+    firelight(["verify", &text(&bert)].into_iter().chain(verify)).succeeds();
+
+    let home = Model::scratch();
+    let path = |name: &str| text(&home.path().join(name));
+    inputs(&home.path().join("inputs"), vec![5, 1, 6]);
+    let roberta = text(&folder("roberta-unmasked"));
+    let refused = "the argument `attention_mask` is missing, but `input_ids` holds the padding token 1";
+    let forward = ["forward", &roberta, "--inputs", &path("inputs"), "--output", &path("never")];
+    firelight(forward).fails(USER, &[refused]);
+    assert!(!home.path().join("never").exists());
+    let verify = ["verify", &roberta, "--inputs", &path("inputs"), "--expected", &file("expected.safetensors")];
+    firelight(verify).fails(USER, &[refused]);
+}
+
+#[test]
 fn a_trained_model_goes_out_as_one_file_and_writes_the_same() {
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));

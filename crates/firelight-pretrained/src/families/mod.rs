@@ -38,7 +38,7 @@ mod vit;
 use crate::family::Family;
 
 /// The families that are read, in the order in which an export tries them: of two that have a structure the first one writes it. A new
-/// one stands behind those that it goes on from.
+/// one stands behind those that it goes on from, and those whose positions depend on the id of the padding behind others.
 pub(crate) const FAMILIES: &[Family] = &[
     gpt2::FAMILY,
     llama::FAMILY,
@@ -59,10 +59,10 @@ pub(crate) const FAMILIES: &[Family] = &[
     starcoder2::FAMILY,
     bert::FAMILY,
     distilbert::FAMILY,
+    electra::FAMILY,
     roberta::ROBERTA,
     roberta::CAMEMBERT,
     roberta::XLM_ROBERTA,
-    electra::FAMILY,
     albert::FAMILY,
     mpnet::FAMILY,
     modernbert::FAMILY,

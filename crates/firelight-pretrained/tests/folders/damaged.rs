@@ -122,6 +122,10 @@ fn configurations_that_say_something_else_name_the_key() {
     }
     let decoder = edited("bert-base", "config.json", "\"is_decoder\": false", "\"is_decoder\": true");
     assert!(decoder.contains("has is_decoder = true: expected false"), "{decoder}");
+    let groups = edited("albert-base", "config.json", "\"num_hidden_groups\": 1", "\"num_hidden_groups\": 2");
+    assert!(groups.contains("has num_hidden_groups = 2: expected 1"), "{groups}");
+    let gated = edited("dinov2-base", "config.json", "\"use_swiglu_ffn\": false", "\"use_swiglu_ffn\": true");
+    assert!(gated.contains("has use_swiglu_ffn = true: expected false"), "{gated}");
 }
 
 #[test]
@@ -314,6 +318,43 @@ fn arguments_that_do_not_fit_the_model_are_named() {
     assert!(refuse("t5-relu", &[one]).contains("`decoder_input_ids` is missing"));
     let pixels = ("pixel_values", &[1, 3, 12, 11][..], Numbers::Floats(vec![0.0; 3 * 12 * 11]));
     assert!(refuse("vit-base", &[pixels]).contains("a whole number of patches each way"));
+}
+
+/// Padding tokens have no positions of their own in RoBERTa and its relatives, masked or not.
+#[test]
+fn padding_that_a_family_does_not_count_must_be_hidden() {
+    let ids = |ids: &[i64]| Numbers::Integers(ids.to_vec());
+    let check = |name: &str, row: &[i64], mask: Option<&[i64]>| {
+        let mut of = vec![("input_ids", &[1, 3][..], ids(row))];
+        of.extend(mask.map(|mask| ("attention_mask", &[1, 3][..], ids(mask))));
+        let checked = PublishedModel::open(fixture(name)).unwrap().check_padding(&arrays(&of));
+        checked.map_err(|error| error.to_string())
+    };
+    let families = [
+        ("roberta-base", 1),
+        ("roberta-shifted", 2),
+        ("camembert-texts", 1),
+        ("xlm_roberta-masked", 1),
+        ("mpnet-base", 1),
+        ("mpnet-zero", 1), // whatever `pad_token_id` says
+    ];
+    for (name, padding) in families {
+        let why = format!("the padding token {padding}, which this family does not count in its positions");
+        for row in [[5, padding, 6], [5, 6, padding]] {
+            let missing = check(name, &row, None).unwrap_err();
+            let expected = format!("the argument `attention_mask` is missing, but `input_ids` holds {why}");
+            assert_eq!(missing, format!("{expected}: expected 0 at every padding token"), "{name}");
+            let shown = check(name, &row, Some(&[1, 1, 1])).unwrap_err();
+            assert!(shown.contains(&format!("`attention_mask` does not hide {why}")), "{name}: {shown}");
+        }
+        assert_eq!(check(name, &[5, padding, padding], Some(&[1, 0, 0])), Ok(()), "{name}");
+        assert_eq!(check(name, &[5, padding + 2, 6], None), Ok(()), "{name}");
+    }
+    for name in
+        ["bert-base", "electra-wide", "albert-base", "distilbert-waves", "modernbert-base", "bart-plain", "gpt2-plain"]
+    {
+        assert_eq!(check(name, &[0, 1, 2], None), Ok(()), "{name}");
+    }
 }
 
 /// Sentence models are saved under the class that they were pre-trained with.
