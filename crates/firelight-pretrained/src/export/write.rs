@@ -40,6 +40,7 @@ impl Export<'_> {
         let mut notes = Vec::new();
         let generation = GenerationDefaults::of_file(self.run.generation())?;
         if let Some(tokenizer) = tokenizer {
+            let uncounted = uncounted(&config, &tokenizer);
             let padding = padding_of(&generation, &tokenizer).or(tokenizer.role(SpecialRole::End));
             let tokenizer = with_padding(tokenizer, &config, padding)?;
             add_ids(&mut config, &tokenizer);
@@ -48,6 +49,7 @@ impl Export<'_> {
             let tokenizer = with_padding(tokenizer, &config, unknown)?;
             let settings = tokenizer_config(&tokenizer, chat.as_ref(), &structure);
             notes = self.tokenizers(&tokenizer, settings, &config["model_type"])?;
+            notes.extend(uncounted);
         }
         chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
         if !generation.is_empty() {
@@ -272,6 +274,16 @@ fn with_padding(
         Some(id) => tokenizer.with_role(SpecialRole::Padding, id)?,
         None => tokenizer,
     })
+}
+
+/// RoBERTa and its relatives say which id is the padding, because positions begin behind it; `transformers` gives that token none.
+fn uncounted(config: &Map<String, Value>, tokenizer: &Tokenizer) -> Option<String> {
+    let id = config.get("pad_token_id").and_then(Value::as_u64)? as u32;
+    let token = tokenizer.token(id).filter(|_| tokenizer.role(SpecialRole::Padding) != Some(id))?;
+    let note = format!(
+        "`transformers` takes the token {id}, `{token}`, for padding and does not count it: texts that hold it have other outputs there"
+    );
+    (!tokenizer.is_special(id)).then_some(note)
 }
 
 /// The ids of special tokens, where the family does not say them itself; none outside of the embedding.

@@ -89,7 +89,9 @@ fn without_a_padding_token_the_end_or_the_unknown_pads() {
             config.as_object_mut().unwrap().remove(key);
         }
         fs::write(home.path().join("config.json"), config.to_string()).unwrap();
-        let (out, _) = written_back(&home);
+        let (out, notes) = written_back(&home);
+        let told = notes.iter().any(|note| note.contains("takes the token 1, `b`, for padding and does not count it"));
+        assert_eq!(told, name == "mpnet-texts", "{notes:?}");
         assert_eq!(settings(&out)["pad_token"], token, "{name}: {special:?}");
         assert_eq!(json_of(&out, "config.json")["pad_token_id"], id, "{name}: {special:?}");
         let read = Tokenizer::load(out.join("tokenizer.json")).unwrap();

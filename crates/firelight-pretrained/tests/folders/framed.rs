@@ -38,8 +38,7 @@ fn a_published_bart_scores_a_source_with_the_tokens_around_it() {
     assert_eq!(own[..2], [1, 0], "behind them is the end token");
     let found: Vec<f64> = score.scores().map(|score| score.log_probability).collect();
     // 2 is decoder_start_token_id, and the difference to the same source without `<s>` is 0.007.
-    let differs =
-        |source: &[i64]| Difference::between(&found, &log_probabilities(&model, source, 2, &own)).absolute;
+    let differs = |source: &[i64]| Difference::between(&found, &log_probabilities(&model, source, 2, &own)).absolute;
     assert!(differs(&[3, 0, 1, 4]) < 1e-4, "{found:?}");
     assert!(differs(&[0, 1, 4]) > 1e-3, "{found:?}");
 }
