@@ -298,11 +298,15 @@ impl Structure {
 
 /// A model by its name on the hub, its folder or its file: see [`locate`] for what names mean, and [`AutoModel::open`].
 ///
-/// ```no_run
-/// use burn::tensor::Device;
+/// ```
+/// use burn::tensor::{Device, Int, Tensor};
 /// use firelight_pretrained::{AutoModel, load};
 ///
-/// let AutoModel::Language(model) = load("openai-community/gpt2", &Device::flex())? else { panic!("no language model") };
+/// let device = Device::flex();
+/// let name = "../../tests/fixtures/pretrained/gpt2-plain"; // or "openai-community/gpt2"
+/// let AutoModel::Language(model) = load(name, &device)? else { panic!("no language model") };
+/// let logits = model.forward(Tensor::<2, Int>::from_ints([[3, 1, 4]], &device));
+/// assert_eq!(logits.dims(), [1, 3, 48]); // as many as the vocabulary has tokens
 /// # Ok::<(), firelight_storage::TaskError>(())
 /// ```
 ///

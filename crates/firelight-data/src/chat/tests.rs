@@ -16,6 +16,8 @@ fn fixtures() -> PathBuf {
 #[derive(Deserialize)]
 struct Expected {
     texts: BTreeMap<String, Vec<Option<String>>>,
+    /// The tokens of templates that have others than `<s>` and `</s>`.
+    tokens: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 fn conversations() -> Vec<Conversation> {
@@ -31,8 +33,11 @@ fn every_template_gives_the_bytes_of_transformers() {
     let mut refused = 0;
     for (name, texts) in &expected.texts {
         let template = fs::read_to_string(fixtures().join(format!("templates/{name}.jinja"))).unwrap();
-        let template =
+        let mut template =
             ChatTemplate::new(template).unwrap().with_token("bos_token", "<s>").with_token("eos_token", "</s>");
+        for (role, token) in expected.tokens.get(name).into_iter().flatten() {
+            template = template.with_token(role, token);
+        }
         assert_eq!(texts.len(), conversations.len());
         for (i, (conversation, text)) in conversations.iter().zip(texts).enumerate() {
             let found = template.render(conversation);
@@ -43,7 +48,8 @@ fn every_template_gives_the_bytes_of_transformers() {
             }
         }
     }
-    assert_eq!((expected.texts.len(), conversations.len(), refused), (8, 10, 4));
+    assert_eq!((expected.texts.len(), conversations.len(), refused), (11, 10, 8));
+    assert!(expected.tokens.keys().eq(["deepseek_v3", "olmo2", "phi3"]));
 }
 
 fn folder(files: &[(&str, &str)]) -> TempDir {

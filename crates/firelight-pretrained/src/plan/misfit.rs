@@ -1,5 +1,6 @@
 //! What of a checkpoint does not fit the model that its `config.json` describes, told at once.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use firelight_core::ParameterEntry;
@@ -22,6 +23,16 @@ pub(super) enum Found {
     Shape { tensor: String, found: Vec<usize>, becomes: Option<Vec<usize>>, needed: ParameterEntry },
 }
 
+impl Found {
+    /// The tensor that is there and does not fit.
+    fn tensor(&self) -> Option<&str> {
+        match self {
+            Self::Type(tensor, _) | Self::Shape { tensor, .. } => Some(tensor),
+            Self::Unknown(_) | Self::Missing(_) => None,
+        }
+    }
+}
+
 /// All that does not fit.
 #[derive(Debug, Default)]
 pub(super) struct Misfit {
@@ -30,13 +41,18 @@ pub(super) struct Misfit {
     unused: Vec<String>,
     shapes: Vec<String>,
     types: Vec<String>,
+    /// Tensors that are told in `shapes` or `types`.
+    told: BTreeSet<String>,
 }
 
 impl Misfit {
     pub(super) fn push(&mut self, found: Found) {
+        // Several parameters may be parts of one tensor.
+        if found.tensor().is_some_and(|tensor| !self.told.insert(tensor.into())) {
+            return;
+        }
         match found {
             Found::Unknown(path) => self.unknown.push(path),
-            // Several parameters may be parts of one tensor.
             Found::Missing(name) if self.missing.contains(&name) => {}
             Found::Missing(name) => self.missing.push(name),
             Found::Type(name, dtype) => self.types.push(format!("{name} ({dtype:?})")),
@@ -48,8 +64,11 @@ impl Misfit {
         }
     }
 
+    /// A tensor that no parameter takes. One of another shape or type is known to the model, and is told as that alone.
     pub(super) fn unused(&mut self, name: &str) {
-        self.unused.push(name.into());
+        if !self.told.contains(name) {
+            self.unused.push(name.into());
+        }
     }
 
     /// # Errors

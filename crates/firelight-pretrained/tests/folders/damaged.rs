@@ -7,6 +7,7 @@ use burn::tensor::Device;
 use firelight_data::{Tokenizer, TokenizerConfig};
 use firelight_pretrained::{Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel, Structure};
 use firelight_storage::{Checkpoint, TaskError};
+use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 
 fn fixture(name: &str) -> PathBuf {
@@ -141,6 +142,62 @@ fn every_tensor_that_does_not_fit_is_a_line() {
         "{problems:?}"
     );
     assert!(problems[1].ends_with("`: missing: model.layers.2.input_layernorm.weight"), "{problems:?}");
+}
+
+#[test]
+fn each_tensor_that_does_not_fit_is_told_once_and_of_its_kind() {
+    let home = copy("llama-plain");
+    let layer = "model.layers.0.self_attn";
+    edit_header(&home.path().join("model.safetensors"), |tensors| {
+        let norm = tensors.remove("model.norm.weight").unwrap();
+        tensors.insert("model.last_norm.weight".into(), norm);
+        tensors[&format!("{layer}.k_proj.weight")]["shape"] = json!([4, 32]);
+        tensors[&format!("{layer}.o_proj.weight")]["dtype"] = json!("I32");
+    });
+    let error = error(home.path());
+    let told = error.to_string();
+    assert!(told.contains("1 missing (model.norm.weight), 1 unknown to the model (model.last_norm.weight)"), "{told}");
+    let problems = error.problems();
+    let counts = "1 missing, 1 unknown to the model, 1 of another shape, 1 of a type that is no float; ";
+    assert!(problems[0].contains(&format!("do not fit its config.json: {counts}")), "{problems:?}");
+    let kinds = [
+        "missing: model.norm.weight".to_string(),
+        "unknown to the model: model.last_norm.weight".to_string(),
+        format!("of another shape: {layer}.k_proj.weight (expected "),
+        format!("of a type that is no float: {layer}.o_proj.weight (I32)"),
+    ];
+    assert_eq!(problems.len(), 1 + kinds.len(), "{problems:?}");
+    for (problem, kind) in problems[1..].iter().zip(kinds) {
+        assert!(problem.contains(&format!("`: {kind}")), "{kind}: {problem}");
+    }
+}
+
+/// The parts of one tensor are several parameters.
+#[test]
+fn a_tensor_of_many_parts_is_told_once() {
+    let home = copy("gpt_oss-window");
+    edit_header(&home.path().join("model.safetensors"), |tensors| {
+        tensors["model.layers.0.mlp.experts.gate_up_proj"]["dtype"] = json!("I32");
+        tensors["model.layers.0.mlp.experts.down_proj"]["shape"] = json!([3, 16, 24]);
+    });
+    let problems = error(home.path()).problems();
+    assert_eq!(problems.len(), 3, "{problems:?}");
+    assert!(
+        problems[1].contains("`: of another shape: model.layers.0.mlp.experts.down_proj (expected "),
+        "{problems:?}"
+    );
+    assert!(problems[2].ends_with("of a type that is no float: model.layers.0.mlp.experts.gate_up_proj (I32)"));
+}
+
+/// Changes what the header of a file says of its tensors.
+fn edit_header(path: &Path, change: impl FnOnce(&mut Map<String, Value>)) {
+    let bytes = fs::read(path).unwrap();
+    let end = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    let mut header: Map<String, Value> = serde_json::from_slice(&bytes[8..end]).unwrap();
+    change(&mut header);
+    let mut header = serde_json::to_vec(&header).unwrap();
+    header.resize(header.len().next_multiple_of(8), b' ');
+    fs::write(path, [&(header.len() as u64).to_le_bytes()[..], &header, &bytes[end..]].concat()).unwrap();
 }
 
 #[test]

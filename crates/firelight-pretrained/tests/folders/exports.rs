@@ -137,6 +137,41 @@ fn a_tokenizer_that_transformers_reads_in_another_way_is_told() {
     }
 }
 
+const GENERATION: &str = "generation_config.json";
+
+/// What the run folder and the export of a language model say of decoding, whose `config.json` says `of_config` of it and nothing else.
+fn kept_and_published(of_config: Value, file: Option<&Value>) -> (Value, Option<Value>) {
+    let home = with_characters("llama-plain", "abc");
+    let mut config = json_of(home.path(), "config.json");
+    let keys = config.as_object_mut().unwrap();
+    keys.retain(|key, _| !key.ends_with("_token_id"));
+    keys.extend(of_config.as_object().unwrap().clone());
+    fs::write(home.path().join("config.json"), config.to_string()).unwrap();
+    if let Some(file) = file {
+        fs::write(home.path().join(GENERATION), file.to_string()).unwrap();
+    }
+    let (out, _) = written_back(&home);
+    let published = out.join(GENERATION).is_file().then(|| json_of(&out, GENERATION));
+    (json_of(&home.path().join("run"), GENERATION), published)
+}
+
+/// Models from before `generation_config.json` have its keys in `config.json`, which `transformers` asks where there is no such file.
+#[test]
+fn how_a_model_is_decoded_is_kept_and_published_again() {
+    let older = json!({
+        "bad_words_ids": [[7, 8], [9]], "begin_suppress_tokens": [8], "bos_token_id": 1, "decoder_start_token_id": 3,
+        "diversity_penalty": 0.5, "do_sample": true, "early_stopping": true, "encoder_no_repeat_ngram_size": 2,
+        "eos_token_id": 2, "forced_bos_token_id": 4, "forced_eos_token_id": [2, 5], "length_penalty": 0.75, "max_length": 30,
+        "min_length": 2, "no_repeat_ngram_size": 3, "num_beam_groups": 1, "num_beams": 4, "num_return_sequences": 1,
+        "pad_token_id": 0, "repetition_penalty": 1.25, "suppress_tokens": [10], "temperature": 0.5, "top_k": 20, "top_p": 0.25,
+        "typical_p": 0.5, "max_new_tokens": 12
+    });
+    assert_eq!(kept_and_published(older.clone(), None), (older.clone(), Some(older.clone())));
+    let file = json!({"eos_token_id": [2, 6], "temperature": 0.625, "min_p": 0.125, "_from_model_config": true});
+    assert_eq!(kept_and_published(older, Some(&file)), (file.clone(), Some(file)), "the file alone is asked");
+    assert_eq!(kept_and_published(json!({"eos_token_id": null}), None), (json!({}), None));
+}
+
 /// A model with the two tokenizers of Marian.
 fn marian() -> TempDir {
     let home = copy("marian-plain");

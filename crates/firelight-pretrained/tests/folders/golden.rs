@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::{DType, Device, FloatDType};
 use firelight_data::{Tokenizer, TokenizerConfig};
-use firelight_pretrained::{Arrays, AutoModel, ForwardOptions, PublishedModel, compare_outputs, export};
+use firelight_pretrained::{Arrays, AutoModel, ForwardOptions, PublishedModel, compare_outputs, export, load};
 use firelight_storage::Checkpoint;
 
 fn folders(family: &str) -> Vec<PathBuf> {
@@ -70,6 +70,24 @@ pub(super) fn agrees_with(model: &Path, folder: &Path) {
     assert!(differing.is_empty(), "{name}: {differing:#?}");
     let largest = compared.iter().map(|output| output.largest).fold(0.0, f64::max);
     println!("{name}: {} outputs, largest difference {largest:.1e}", compared.len());
+}
+
+#[test]
+fn a_program_loads_a_model_in_five_lines() {
+    let folder = folders("llama").into_iter().find(|path| path.ends_with("llama-plain")).expect("the fixture");
+    let expected = Arrays::read(folder.join("expected.safetensors")).unwrap();
+    let inputs = Arrays::read(folder.join("inputs.safetensors")).unwrap();
+    let home = tempfile::tempdir().unwrap();
+    for model in [imported(&folder, home.path()), folder] {
+        let device = Device::default();
+        let model = load(model, &device).unwrap();
+        assert!(matches!(model, AutoModel::Language(_)));
+        let found = model.forward(&inputs, ForwardOptions::default(), &device).unwrap();
+        let compared = compare(&found, &expected, inputs.get("attention_mask"), 1e-4);
+        assert!(compared.iter().any(|output| output.name == "logits" && output.agrees()), "{compared:?}");
+    }
+    let missing = load(home.path().join("none"), &Device::default()).unwrap_err().to_string();
+    assert!(missing.starts_with("there is no folder `"), "{missing}");
 }
 
 /// Checkpoints in half precision are read into a model of that type bit by bit.
