@@ -1,15 +1,17 @@
 //! What a recipe says about its captions, and the recipe that is built in.
 
 use firelight_core::{
-    AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
+    AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchCoordinates, PatchPosition, TransformerConfig,
+    VisionTransformerConfig,
 };
 use firelight_data::{HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers};
 use firelight_storage::InputError;
 use firelight_training::metrics::text::TextMetric;
-use firelight_training::{Apart, BuiltIn, Recipe};
+use firelight_training::{Apart, BuiltIn, Problem, Recipe};
 use serde::{Deserialize, Serialize};
 
-use super::super::model::CaptionConfig;
+use super::super::CAPTIONING_TASK;
+use super::super::model::{CaptionConfig, STACKS};
 
 /// The recipe of a model that describes images.
 pub type CaptionRecipe = Recipe<ImageTextRecipe, CaptionModelRecipe, LossConfig>;
@@ -138,8 +140,14 @@ pub struct CaptionModelRecipe {
 struct Own {
     /// Height and width of a patch in pixels.
     patch_size: usize,
+    /// Whether the projection of patches has a bias.
+    patch_bias: bool,
+    /// Which tokens stand before the patches; the decoder reads them, too.
+    pooling: ImagePooling,
     /// How a patch knows its place.
     patch_position: PatchPosition,
+    /// How rows and columns are counted where layers turn queries and keys by them.
+    patch_coordinates: PatchCoordinates,
     /// Low-rank adapters of layers of the stacks, which themselves stay as the run that `init.from` names has learnt them.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapters: Option<AdapterConfig>,
@@ -150,7 +158,15 @@ struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { patch_size: 16, patch_position: PatchPosition::default(), adapters: None, n_image_layers: None }
+        Self {
+            patch_size: 16,
+            patch_bias: true,
+            pooling: ImagePooling::Mean,
+            patch_position: PatchPosition::default(),
+            patch_coordinates: PatchCoordinates::default(),
+            adapters: None,
+            n_image_layers: None,
+        }
     }
 }
 
@@ -167,8 +183,10 @@ impl CaptionModelRecipe {
         let vit = VisionTransformerConfig::new(1, self.own.patch_size, 0, stack)
             .with_image_size(shape.size())
             .with_channels(shape.channels)
-            .with_pooling(ImagePooling::Mean)
+            .with_patch_bias(self.own.patch_bias)
+            .with_pooling(self.own.pooling)
             .with_patch_position(self.own.patch_position);
+        let vit = VisionTransformerConfig { patch_coordinates: self.own.patch_coordinates, ..vit };
         let decoder = self.transformer.clone().with_cross_attention(true);
         let mut config = CaptionConfig { start_token, normalization, ..CaptionConfig::new(vocab_size, vit, decoder) };
         config.adapters = self.own.adapters.clone();
@@ -181,6 +199,22 @@ impl CaptionModelRecipe {
         let normalization = Normalization { mean: vec![0.5], std: vec![0.5] };
         self.config((ImageShape::new(1, [self.own.patch_size; 2]), normalization), 2, 0)
     }
+}
+
+/// What a recipe takes over from a model of another task beside its encoder of images. A decoder that has learnt without images has other
+/// tokens and places, which nothing here would tell.
+pub(super) fn foreign(recipe: &CaptionRecipe) -> Option<Problem> {
+    let task = recipe.init.run().ok().flatten()?.task().filter(|task| task != CAPTIONING_TASK)?;
+    let include = &recipe.init.include;
+    let is_of_images = |pattern: &String| pattern == STACKS[0] || pattern.starts_with("vit.");
+    let text = || {
+        format!(
+            "init.include must be [\"vit\"], or name parts of it: of a model of the task `{task}`, which init.from names, captions take over \
+             the encoder of images alone"
+        )
+    };
+    let fits = !include.is_empty() && include.iter().all(is_of_images);
+    (!fits).then(|| Problem { key: "init.include".into(), text: text() })
 }
 
 impl From<Apart<Own, TransformerConfig>> for CaptionModelRecipe {
