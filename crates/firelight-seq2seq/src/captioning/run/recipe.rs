@@ -1,8 +1,7 @@
 //! What a recipe says about its captions, and the recipe that is built in.
 
 use firelight_core::{
-    AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchCoordinates, PatchPosition, TransformerConfig,
-    VisionTransformerConfig,
+    AdapterConfig, ConfigError, ImagePooling, LossConfig, PatchPosition, TransformerConfig, VisionTransformerConfig,
 };
 use firelight_data::{HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers};
 use firelight_storage::InputError;
@@ -146,8 +145,6 @@ struct Own {
     pooling: ImagePooling,
     /// How a patch knows its place.
     patch_position: PatchPosition,
-    /// How rows and columns are counted where layers turn queries and keys by them.
-    patch_coordinates: PatchCoordinates,
     /// Low-rank adapters of layers of the stacks, which themselves stay as the run that `init.from` names has learnt them.
     #[serde(skip_serializing_if = "Option::is_none")]
     adapters: Option<AdapterConfig>,
@@ -163,7 +160,6 @@ impl Default for Own {
             patch_bias: true,
             pooling: ImagePooling::Mean,
             patch_position: PatchPosition::default(),
-            patch_coordinates: PatchCoordinates::default(),
             adapters: None,
             n_image_layers: None,
         }
@@ -180,13 +176,17 @@ impl CaptionModelRecipe {
     ) -> CaptionConfig {
         let n_layers = self.own.n_image_layers.unwrap_or(self.transformer.n_layers);
         let stack = TransformerConfig { n_layers, ..self.transformer.clone() }.with_cross_attention(false);
+        // The same tokens, and no head that learns from a teacher.
+        let pooling = match self.own.pooling {
+            ImagePooling::Distilled => ImagePooling::ClassOfDistilled,
+            other => other,
+        };
         let vit = VisionTransformerConfig::new(1, self.own.patch_size, 0, stack)
             .with_image_size(shape.size())
             .with_channels(shape.channels)
             .with_patch_bias(self.own.patch_bias)
-            .with_pooling(self.own.pooling)
+            .with_pooling(pooling)
             .with_patch_position(self.own.patch_position);
-        let vit = VisionTransformerConfig { patch_coordinates: self.own.patch_coordinates, ..vit };
         let decoder = self.transformer.clone().with_cross_attention(true);
         let mut config = CaptionConfig { start_token, normalization, ..CaptionConfig::new(vocab_size, vit, decoder) };
         config.adapters = self.own.adapters.clone();
@@ -201,20 +201,33 @@ impl CaptionModelRecipe {
     }
 }
 
-/// What a recipe takes over from a model of another task beside its encoder of images. A decoder that has learnt without images has other
-/// tokens and places, which nothing here would tell.
+/// What `config.json` of a model of images has, whatever it has beside.
+#[derive(Debug, Serialize, Deserialize)]
+struct ImageModel {
+    vit: VisionTransformerConfig,
+}
+
+/// What captions cannot take over from a model of another task. A decoder that has learnt without images has other tokens and places, which
+/// nothing here would tell; and layers that turn by rows and columns would need a position that the decoder cannot have.
 pub(super) fn foreign(recipe: &CaptionRecipe) -> Option<Problem> {
-    let task = recipe.init.run().ok().flatten()?.task().filter(|task| task != CAPTIONING_TASK)?;
+    let run = recipe.init.run().ok().flatten()?;
+    let task = run.task().filter(|task| task != CAPTIONING_TASK)?;
+    let config = run.read_config::<ImageModel>(&task);
+    if config.is_ok_and(|model| model.vit.transformer.position.n_axes() > 1) {
+        let text = "init.from names a model of images whose layers turn by rows and columns, which captions do not have: begin from one \
+                    whose patches have learned places";
+        return Some(Problem { key: "init.from".into(), text: text.into() });
+    }
     let include = &recipe.init.include;
     let is_of_images = |pattern: &String| pattern == STACKS[0] || pattern.starts_with("vit.");
-    let text = || {
-        format!(
+    let fits = !include.is_empty() && include.iter().all(is_of_images);
+    (!fits).then(|| Problem {
+        key: "init.include".into(),
+        text: format!(
             "init.include must be [\"vit\"], or name parts of it: of a model of the task `{task}`, which init.from names, captions take over \
              the encoder of images alone"
-        )
-    };
-    let fits = !include.is_empty() && include.iter().all(is_of_images);
-    (!fits).then(|| Problem { key: "init.include".into(), text: text() })
+        ),
+    })
 }
 
 impl From<Apart<Own, TransformerConfig>> for CaptionModelRecipe {
