@@ -1,18 +1,35 @@
 //! Models of the hub of Hugging Face by their names: their files come into its cache, where `hf download` and `transformers` find them, too.
 //!
 //! A snapshot counts as whole when its `config.json` is there, which is why that file comes last: what broke off is never taken for a
-//! model, and goes on with the next try. `HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE` and `HF_HUB_OFFLINE` mean what they mean
-//! there.
+//! model, and goes on with the next try. `HF_TOKEN`, `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_HUB_OFFLINE` and
+//! `HF_HUB_DOWNLOAD_TIMEOUT` mean what they mean there.
+//!
+//! Where files lie in the cache, and the addresses of the hub, are `hf-hub`'s. Its downloads are not used: they wait for ever for a hub
+//! that is silent, and send the token to every host that the hub redirects to.
+
+mod server;
+mod snapshot;
 
 use std::env;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use firelight_storage::{InputError, shortened, shortened_reason};
-use hf_hub::api::sync::{Api, ApiBuilder, ApiError, ApiRepo};
+use hf_hub::api::RepoInfo;
 use hf_hub::{Cache, Repo, RepoType};
 
 use crate::locate::HubName;
+use server::{Failure, Server};
+use snapshot::Snapshot;
+
+/// How long the hub may be silent, in seconds: the variable of Hugging Face's own programs.
+const SILENCE: &str = "HF_HUB_DOWNLOAD_TIMEOUT";
+
+/// As long where the variable is not set. Longer than theirs, 10 seconds, because they try several times.
+const USUAL_SILENCE: Duration = Duration::from_secs(30);
+
+/// No limit is longer: a day.
+const MAX_SILENCE: Duration = Duration::from_secs(86_400);
 
 /// The marker of a whole snapshot.
 const CONFIG: &str = "config.json";
@@ -47,22 +64,19 @@ const FILES: [&str; 20] = [
 
 /// Downloads a model into `cache`; `tell` hears of each file before it comes. Returns the folder of its snapshot.
 pub(crate) fn download(name: &HubName, cache: &Path, mut tell: impl FnMut(&str)) -> Result<PathBuf, InputError> {
-    let api = api(cache).map_err(|error| failed(name, "its list of files", &error))?;
-    let info = repo(&api, name, &name.revision).info().map_err(|error| failed(name, "its list of files", &error))?;
+    let server = Server::new(&endpoint(), token(), silence()?);
+    let info = list(&server, name).map_err(|failure| failed(name, "its list of files", &failure))?;
     let files: Vec<String> = info.siblings.into_iter().map(|file| file.rfilename).collect();
     if !is_plain(&info.sha) {
         return Err(untrusted(name, &info.sha));
     }
     // One commit, whatever happens to the branch meanwhile.
-    let pinned = repo(&api, name, &info.sha);
-    let mut snapshot = None;
+    let snapshot = Snapshot { name, commit: &info.sha, cache };
     for file in wanted(&files, name)? {
-        snapshot = Some(fetch(&api, &pinned, (name, &info.sha), file, &mut tell)?);
+        snapshot.fetch(&server, file, &mut tell)?;
     }
-    let model = Repo::with_revision(name.name.clone(), RepoType::Model, name.revision.clone());
-    let kept = Cache::new(cache.into()).repo(model).create_ref(&info.sha);
-    kept.map_err(|error| failed(name, CONFIG, &ApiError::from(error)))?;
-    snapshot.as_deref().and_then(Path::parent).map(Into::into).ok_or_else(|| no_model(name))
+    snapshot.keep_revision()?;
+    Ok(snapshot.folder())
 }
 
 /// Whether a variable of the environment forbids the network.
@@ -71,17 +85,40 @@ pub(crate) fn is_offline() -> bool {
     ["1", "true", "yes", "on"].contains(&value.as_str())
 }
 
-fn api(cache: &Path) -> Result<Api, ApiError> {
-    let builder = ApiBuilder::from_env().with_cache_dir(cache.into()).with_progress(false).with_retries(0);
-    let builder = builder.with_user_agent("firelight", env!("CARGO_PKG_VERSION"));
-    match env::var("HF_TOKEN") {
-        Ok(token) if !token.trim().is_empty() => builder.with_token(Some(token.trim().into())).build(),
-        _ => builder.build(),
+/// A variable of the environment that is not empty.
+fn variable(name: &str) -> Option<String> {
+    env::var(name).ok().map(|value| value.trim().to_string()).filter(|value| !value.is_empty())
+}
+
+fn endpoint() -> String {
+    variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into())
+}
+
+/// The token of the environment, or the one that `hf auth login` keeps.
+fn token() -> Option<String> {
+    variable("HF_TOKEN").or_else(|| Cache::from_env().token())
+}
+
+fn silence() -> Result<Duration, InputError> {
+    let Some(text) = variable(SILENCE) else { return Ok(USUAL_SILENCE) };
+    let limit = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    match limit.filter(|limit| !limit.is_zero()) {
+        Some(limit) => Ok(limit.min(MAX_SILENCE)),
+        None => {
+            let problem = format!("{SILENCE} is \"{}\": expected a number of seconds above 0", shortened(&text));
+            Err(InputError::new(problem)
+                .advise(format!("set it to the longest silence of the hub, such as {SILENCE}=60")))
+        }
     }
 }
 
-fn repo(api: &Api, name: &HubName, revision: &str) -> ApiRepo {
-    api.repo(Repo::with_revision(name.name.clone(), RepoType::Model, revision.into()))
+fn list(server: &Server, name: &HubName) -> Result<RepoInfo, Failure> {
+    let text = server.text(&format!("api/{}", repo(name, &name.revision).api_url()))?;
+    serde_json::from_str(&text).map_err(|error| Failure::Other(format!("the answer is no list of files: {error}")))
+}
+
+fn repo(name: &HubName, revision: &str) -> Repo {
+    Repo::with_revision(name.name.clone(), RepoType::Model, revision.into())
 }
 
 /// The files of a model, `config.json` last.
@@ -105,39 +142,6 @@ fn wanted<'a>(files: &'a [String], name: &HubName) -> Result<Vec<&'a str>, Input
     let is_wanted = |file: &str| file == weights || FILES.contains(&file) || is_shard(file) || is_module(file);
     let found = files.iter().map(String::as_str).filter(|file| is_wanted(file) && is_plain_path(file));
     Ok(found.chain([CONFIG]).collect())
-}
-
-/// One file; what is there already does not come again.
-fn fetch(
-    api: &Api,
-    repo: &ApiRepo,
-    (name, commit): (&HubName, &str),
-    file: &str,
-    tell: &mut impl FnMut(&str),
-) -> Result<PathBuf, InputError> {
-    let failed = |error: ApiError| failed(name, file, &error);
-    let metadata = api.metadata(&repo.url(file)).map_err(failed)?;
-    let (etag, size) = (metadata.etag(), metadata.size() as u64);
-    if !is_plain(etag) || metadata.commit_hash() != commit {
-        return Err(untrusted(name, etag));
-    }
-    tell(&format!("downloading {file} of {name}, {}", megabytes(size)));
-    let path = repo.get(file).map_err(failed)?;
-    match fs::metadata(&path).map(|found| found.len()) {
-        Ok(found) if found == size => Ok(path),
-        found => {
-            remove(&path);
-            let problem = format!("{file} of {name} was cut short: {} of {size} bytes came", found.unwrap_or(0));
-            Err(InputError::new(problem).advise("try again"))
-        }
-    }
-}
-
-/// Removes a file and the link to it.
-fn remove(path: &Path) {
-    let blob = path.canonicalize();
-    let _ = fs::remove_file(path);
-    blob.into_iter().for_each(|blob| drop(fs::remove_file(blob)));
 }
 
 fn megabytes(bytes: u64) -> String {
@@ -167,26 +171,45 @@ fn no_model(name: &HubName) -> InputError {
 }
 
 /// What went wrong, with what helps.
-fn failed(name: &HubName, file: &str, error: &ApiError) -> InputError {
-    let status = match error {
-        ApiError::RequestError(error) => match **error {
-            ureq::Error::StatusCode(status) => Some(status),
-            _ => None,
-        },
-        _ => None,
-    };
-    match status {
-        Some(404) => {
+fn failed(name: &HubName, file: &str, failure: &Failure) -> InputError {
+    match failure {
+        Failure::Status(404, _) => {
             let advice = match name.revision.as_str() {
                 "main" => "look at its name".to_string(),
                 revision => format!("look at its name; is `{revision}` a branch, a tag or a commit of it?"),
             };
             InputError::new(format!("there is no model {name} on the hub, or not {file}")).advise(advice)
         }
-        Some(401 | 403) => InputError::new(format!("the hub does not give {name} to everybody, or has none"))
-            .advise("look at its name, or set HF_TOKEN to a token that may read it"),
-        _ => InputError::new(format!("cannot download {file} of {name}: {}", shortened_reason(&error.to_string())))
-            .advise("look at the network and try again, or set HF_HUB_OFFLINE=1 to use what is there"),
+        Failure::Status(401 | 403, _) => {
+            InputError::new(format!("the hub does not give {name} to everybody, or has none"))
+                .advise("look at its name, or set HF_TOKEN to a token that may read it")
+        }
+        Failure::Status(429, after) => {
+            InputError::new(format!("the hub refuses {file} of {name} for now: too many requests (status 429)"))
+                .advise(format!("try again {}, or set HF_TOKEN: more requests are allowed with a token", later(after)))
+        }
+        Failure::Silence(limit) => {
+            let (limit, problem) = (limit.as_secs_f64(), format!("cannot download {file} of {name}"));
+            InputError::new(format!("{problem}: the hub was silent for {limit} seconds")).advise(format!(
+                "try again, wait longer with {SILENCE}=60, or set HF_HUB_OFFLINE=1 to use what is there"
+            ))
+        }
+        Failure::Status(status, _) => undelivered(name, file, &format!("the hub answers with status {status}")),
+        Failure::Other(reason) => undelivered(name, file, &shortened_reason(reason)),
+    }
+}
+
+fn undelivered(name: &HubName, file: &str, reason: &str) -> InputError {
+    InputError::new(format!("cannot download {file} of {name}: {reason}"))
+        .advise("look at the network and try again, or set HF_HUB_OFFLINE=1 to use what is there")
+}
+
+/// When to try again: `Retry-After` is a number of seconds or a date (RFC 9110, section 10.2.3).
+fn later(after: &Option<String>) -> String {
+    match after.as_deref().map(str::trim) {
+        None | Some("") => "later".into(),
+        Some(after) if after.chars().all(|c| c.is_ascii_digit()) => format!("in {} seconds", shortened(after)),
+        Some(date) => format!("after {}", shortened(date)),
     }
 }
 
@@ -227,5 +250,16 @@ mod tests {
         for lacking in [files(&["model.safetensors"]), files(&["config.json"])] {
             assert!(wanted(&lacking, &name).unwrap_err().to_string().contains("a/b on the hub is no model"));
         }
+    }
+    #[test]
+    fn too_many_requests_are_told_with_the_time_to_wait() {
+        let name = HubName::parse("a/b").unwrap();
+        let told = |after: Option<&str>| failed(&name, "c", &Failure::Status(429, after.map(Into::into))).to_string();
+        let [none, seconds, date] = [None, Some("7"), Some("Sat, 28 Nov 2026 17:00:00 GMT")].map(told);
+        assert!(
+            none.starts_with("the hub refuses c of a/b for now: too many requests (status 429); try again later, or ")
+        );
+        assert!(seconds.contains("; try again in 7 seconds, or "), "{seconds}");
+        assert!(date.contains("; try again after Sat, 28 Nov 2026 17:00:00 GMT, or "), "{date}");
     }
 }

@@ -413,3 +413,40 @@ fn a_classifier_of_images_begins_from_the_tower_of_images() {
     // 16 of each of two layers, two norms, patches, the class token and the places.
     assert!(init.contains("\"taken\": 39,") && init.contains("log_scale"), "{init}");
 }
+
+#[test]
+fn captions_begin_from_a_published_encoder_of_images_and_from_the_run_that_this_makes() {
+    let home = Model::scratch();
+    let [data, cache, out, again] = ["data", "cache", "out", "again"].map(|name| home.path().join(name));
+    fs::create_dir(&data).unwrap();
+    let line = |number: usize| {
+        let shape = ImageShape::new(3, [12, 12]);
+        let pixels = (0..shape.volume()).map(|place| (place * (number + 3) % 251) as u8).collect();
+        Image::new(shape, pixels).write_png(data.join(format!("{number}.png"))).unwrap();
+        format!("{{\"image\": \"{number}.png\", \"caption\": \"stripes, {}\"}}\n", ["left", "right"][number % 2])
+    };
+    fs::write(data.join("captions.jsonl"), (0..12).map(line).collect::<String>()).unwrap();
+    let train = |from: &str, out: &Path, more: &[&str]| {
+        let mut train = command(["train", "captions", "--data", &text(&data), "--from", from, "--steps", "2"]);
+        train.args(["--set", "training.evaluate_every=2", "--set", "training.batch_size=4", "--out", &text(out)]);
+        train.args(["--set", "data.split.validation=4"]).args(more).env("FIRELIGHT_CACHE", &cache);
+        finish(train)
+    };
+    let vit = text(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained/vit-classes"));
+    train(&vit, &out, &["--set", "init.include=[\"vit\"]"]).succeeds();
+    let init = fs::read_to_string(out.join("init.json")).unwrap();
+    // 16 of each of two layers, one norm, the projection of patches with its bias, the class token and the places.
+    assert!(init.contains("\"taken\": 38,") && init.contains("vit.head.weight"), "{init}");
+    let config: Value = serde_json::from_str(&fs::read_to_string(out.join("config.json")).unwrap()).unwrap();
+    assert_eq!((&config["vit"]["pooling"], &config["decoder"]["d_model"]), (&"class_token".into(), &16.into()));
+    let described = firelight(["caption", &text(&out), "--image", &text(&data.join("1.png")), "--json"]).succeeds();
+    assert!(described.stdout.contains("\"words\""), "{}", described.stdout);
+
+    let words = ["init.include must be [\"vit\"]", "of the task `vision`", "the encoder of images alone"];
+    train(&vit, &again, &[]).fails(USER, &words);
+
+    // From its own kind everything comes, the words included.
+    train(&text(&out), &again, &[]).succeeds();
+    let init = fs::read_to_string(again.join("init.json")).unwrap();
+    assert!(init.contains("\"new\": []"), "{init}");
+}

@@ -15,6 +15,7 @@ use firelight_storage::{InputError, ModelFolder, TaskError, read_json, write_jso
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
+use super::super::CAPTIONING_TASK;
 use super::super::training::{CaptionBatch, CaptionBatcher, CaptionSample};
 use super::Captioning;
 use super::recipe::{CaptionRecipe, ImageTextRecipe};
@@ -144,7 +145,9 @@ impl DataModule<Captioning> for CaptionData {
     fn read(recipe: &mut CaptionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let parts = images_of(&recipe.data, recipe.seed, source, paths)?;
         let normalization = Normalization::of(&parts[0].images);
-        let vocabulary = match recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())? {
+        let begun = recipe.init.run_with_tokenizer(recipe.data.tokenizer.is_file())?;
+        // A model of images has none, and the decoder begins anew.
+        let vocabulary = match begun.filter(|run| run.task().as_deref() == Some(CAPTIONING_TASK)) {
             Some(run) => Vocabulary::load(&run, true)?,
             None => Vocabulary::new(None, Tokenizer::train(&recipe.data.tokenizer, &parts[0].captions.join("\n"))?)?,
         };

@@ -34,6 +34,9 @@ pub struct Captioning;
 impl Task for Captioning {
     const NAME: &'static str = CAPTIONING_TASK;
     const BUILT_IN: &'static [BuiltIn] = &recipe::BUILT_IN;
+    // What a model of another task has behind its encoder of images, and the keys that there are those of its encoder alone.
+    const HEAD: &'static [&'static str] = &["vit.head", "vit.distillation.head"];
+    const HEAD_KEYS: &'static [&'static str] = &["max_seq_len", "n_image_layers", "patterns", "position"];
 
     type Data = ImageTextRecipe;
     type Model = CaptionModelRecipe;
@@ -44,11 +47,12 @@ impl Task for Captioning {
     type Error = TaskError;
 
     fn judge(recipe: &CaptionRecipe) -> Vec<Problem> {
-        problems([
+        let sections = problems([
             ("model", recipe.model.sketch().validate()),
             ("loss", recipe.loss.validate()),
             ("data", recipe.data.validate()),
-        ])
+        ]);
+        sections.into_iter().chain(recipe::foreign(recipe)).collect()
     }
 
     fn config(recipe: &CaptionRecipe, data: &CaptionData, source: &Path) -> Result<CaptionConfig, TaskError> {

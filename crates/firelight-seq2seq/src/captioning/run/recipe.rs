@@ -6,10 +6,11 @@ use firelight_core::{
 use firelight_data::{HeldOut, ImageShape, Normalization, ReadOptions, SplitConfig, TokenizerConfig, check_workers};
 use firelight_storage::InputError;
 use firelight_training::metrics::text::TextMetric;
-use firelight_training::{Apart, BuiltIn, Recipe};
+use firelight_training::{Apart, BuiltIn, Problem, Recipe};
 use serde::{Deserialize, Serialize};
 
-use super::super::model::CaptionConfig;
+use super::super::CAPTIONING_TASK;
+use super::super::model::{CaptionConfig, STACKS};
 
 /// The recipe of a model that describes images.
 pub type CaptionRecipe = Recipe<ImageTextRecipe, CaptionModelRecipe, LossConfig>;
@@ -138,6 +139,10 @@ pub struct CaptionModelRecipe {
 struct Own {
     /// Height and width of a patch in pixels.
     patch_size: usize,
+    /// Whether the projection of patches has a bias.
+    patch_bias: bool,
+    /// Which tokens stand before the patches; the decoder reads them, too.
+    pooling: ImagePooling,
     /// How a patch knows its place.
     patch_position: PatchPosition,
     /// Low-rank adapters of layers of the stacks, which themselves stay as the run that `init.from` names has learnt them.
@@ -150,7 +155,14 @@ struct Own {
 
 impl Default for Own {
     fn default() -> Self {
-        Self { patch_size: 16, patch_position: PatchPosition::default(), adapters: None, n_image_layers: None }
+        Self {
+            patch_size: 16,
+            patch_bias: true,
+            pooling: ImagePooling::Mean,
+            patch_position: PatchPosition::default(),
+            adapters: None,
+            n_image_layers: None,
+        }
     }
 }
 
@@ -164,10 +176,16 @@ impl CaptionModelRecipe {
     ) -> CaptionConfig {
         let n_layers = self.own.n_image_layers.unwrap_or(self.transformer.n_layers);
         let stack = TransformerConfig { n_layers, ..self.transformer.clone() }.with_cross_attention(false);
+        // The same tokens, and no head that learns from a teacher.
+        let pooling = match self.own.pooling {
+            ImagePooling::Distilled => ImagePooling::ClassOfDistilled,
+            other => other,
+        };
         let vit = VisionTransformerConfig::new(1, self.own.patch_size, 0, stack)
             .with_image_size(shape.size())
             .with_channels(shape.channels)
-            .with_pooling(ImagePooling::Mean)
+            .with_patch_bias(self.own.patch_bias)
+            .with_pooling(pooling)
             .with_patch_position(self.own.patch_position);
         let decoder = self.transformer.clone().with_cross_attention(true);
         let mut config = CaptionConfig { start_token, normalization, ..CaptionConfig::new(vocab_size, vit, decoder) };
@@ -181,6 +199,35 @@ impl CaptionModelRecipe {
         let normalization = Normalization { mean: vec![0.5], std: vec![0.5] };
         self.config((ImageShape::new(1, [self.own.patch_size; 2]), normalization), 2, 0)
     }
+}
+
+/// What `config.json` of a model of images has, whatever it has beside.
+#[derive(Debug, Serialize, Deserialize)]
+struct ImageModel {
+    vit: VisionTransformerConfig,
+}
+
+/// What captions cannot take over from a model of another task. A decoder that has learnt without images has other tokens and places, which
+/// nothing here would tell; and layers that turn by rows and columns would need a position that the decoder cannot have.
+pub(super) fn foreign(recipe: &CaptionRecipe) -> Option<Problem> {
+    let run = recipe.init.run().ok().flatten()?;
+    let task = run.task().filter(|task| task != CAPTIONING_TASK)?;
+    let config = run.read_config::<ImageModel>(&task);
+    if config.is_ok_and(|model| model.vit.transformer.position.n_axes() > 1) {
+        let text = "init.from names a model of images whose layers turn by rows and columns, which captions do not have: begin from one \
+                    whose patches have learned places";
+        return Some(Problem { key: "init.from".into(), text: text.into() });
+    }
+    let include = &recipe.init.include;
+    let is_of_images = |pattern: &String| pattern == STACKS[0] || pattern.starts_with("vit.");
+    let fits = !include.is_empty() && include.iter().all(is_of_images);
+    (!fits).then(|| Problem {
+        key: "init.include".into(),
+        text: format!(
+            "init.include must be [\"vit\"], or name parts of it: of a model of the task `{task}`, which init.from names, captions take over \
+             the encoder of images alone"
+        ),
+    })
 }
 
 impl From<Apart<Own, TransformerConfig>> for CaptionModelRecipe {

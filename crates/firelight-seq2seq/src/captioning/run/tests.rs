@@ -1,14 +1,16 @@
 //! Whole trainings of captions: on drawn digits, on labelled images, on images with captions of their own.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
 use burn::tensor::{Device, Tensor};
+use firelight_core::{PositionConfig, RotaryAxes, RotaryConfig, TransformerConfig, VisionTransformerConfig};
 use firelight_data::{CaptionedImages, Image, ImageShape};
 use firelight_kernels::assert_close;
-use firelight_storage::{Checkpoint, Existing};
+use firelight_storage::{Checkpoint, Existing, ModelFolder};
 use firelight_training::{
     Check, Estimate, Run, RunRequest, Task, TaskEvaluation, Threads, ThreadsOptions, evaluate_run, evaluate_run_on,
 };
@@ -171,6 +173,43 @@ fn a_run_begins_from_another_one_at_another_image_size_and_with_adapters() {
     let score =
         |folder: &Path| Captioner::load(folder).unwrap().caption(std::slice::from_ref(&image), 1).unwrap()[0].score;
     assert_close(&[score(&out)], &[score(&home.path().join("run"))], 1e-4);
+}
+
+/// A folder that looks as a run of another task does.
+fn other_run(path: &Path, task: &str, position: PositionConfig) {
+    let folder = ModelFolder::create(path, Existing::Refuse).unwrap();
+    let stack = TransformerConfig::encoder(16, 2, 1).with_position(position);
+    let vit = VisionTransformerConfig::new(8, 4, 0, stack);
+    folder.write_config(task, &BTreeMap::from([("vit", vit)])).unwrap();
+    fs::write(path.join("model.safetensors"), "weights").unwrap();
+}
+
+#[test]
+fn of_a_model_of_another_task_only_its_encoder_of_images_is_taken_over() {
+    let home = tempfile::tempdir().unwrap();
+    let rotary = PositionConfig::Rotary(RotaryConfig::default().with_axes(RotaryAxes::axial()));
+    for (name, task, position) in [
+        ("plain", "vision", PositionConfig::None),
+        ("turning", "vision", rotary),
+        ("own", CAPTIONING_TASK, PositionConfig::None),
+    ] {
+        other_run(&home.path().join(name), task, position);
+    }
+    let keys = |name: &str, include: &str| {
+        let from = format!("{:?}", home.path().join(name).display().to_string());
+        let overrides = [("init.from", from.as_str()), ("init.include", include)];
+        let overrides = overrides.map(|(key, value)| (key.to_string(), value.to_string()));
+        let recipe = CaptionRecipe::parse(Captioning::BUILT_IN[0].text, "captions.toml", &overrides).unwrap();
+        Captioning::judge(&recipe).into_iter().map(|problem| problem.key).collect::<Vec<_>>()
+    };
+    for include in ["[\"vit\"]", "[\"vit.patches\", \"vit.position\"]"] {
+        assert!(keys("plain", include).is_empty(), "{include}");
+    }
+    for include in ["[]", "[\"vit\", \"decoder\"]", "[\"*\"]"] {
+        assert_eq!(keys("plain", include), ["init.include"], "{include}");
+        assert!(keys("own", include).is_empty(), "{include}");
+    }
+    assert_eq!(keys("turning", "[\"vit\"]"), ["init.from"]);
 }
 
 #[test]
