@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::grid::{all_pairs, decoders, parts_of_pairs};
 
 /// The fields that the grid does not vary: sizes, initial weights, and what acts in training alone.
-const FIXED: [&str; 14] = [
+const FIXED: [&str; 18] = [
     "attention_dropout",
     "attention_norm",
     "d_ff",
@@ -24,9 +24,13 @@ const FIXED: [&str; 14] = [
     "feed_forward_dropout",
     "init",
     "init.scale_residual",
+    "layers.attention_norm", // what a layer has of its own is varied for all layers together
+    "layers.norm",
+    "layers.position",
     "max_seq_len",
     "n_heads",
     "n_layers",
+    "position.axes.frequencies", // axes.rs tests both
     "stochastic_depth",
 ];
 
@@ -98,8 +102,13 @@ fn forgotten(found: &Fields) -> Vec<String> {
         let values = values.into_iter().filter(move |value| lacks(path, value));
         values.map(move |value| format!("{path} = {value}"))
     });
-    let constant = found.iter().filter(|(_, values)| values.len() == 1);
-    let constant = constant.filter(|(path, _)| !FIXED.contains(&path.as_str()));
+    // Numbers within a part, such as the size of a window, stand for all.
+    let is_word = |values: &BTreeSet<String>| values.iter().any(|value| value.parse::<f64>().is_err());
+    let constant = found.iter().filter(|(path, values)| values.len() == 1 && (!path.contains('.') || is_word(values)));
+    let is_fixed = |path: &str| {
+        FIXED.iter().any(|fixed| path.strip_prefix(fixed).is_some_and(|rest| rest.is_empty() || rest.starts_with('.')))
+    };
+    let constant = constant.filter(|(path, _)| !is_fixed(path));
     missing.chain(constant.map(|(path, values)| format!("{path} beside {values:?}"))).collect()
 }
 

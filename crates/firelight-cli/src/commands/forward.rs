@@ -56,16 +56,11 @@ impl AnyModel {
     pub(super) fn run(&self, inputs: &Arrays, options: ForwardOptions) -> Result<Arrays> {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
-        output::note(format_args!("model: {}, device: {}", self.model.display(), place(&chosen)));
         let folder = locate(&self.model, |told| output::note(format_args!("{told}")))?;
-        // A published folder has no checkpoints, and what is wrong with a run the next line tells.
-        if let Ok(weights) = weights_in(&folder, &checkpoint) {
-            output::note(format_args!("checkpoint: {checkpoint}, {weights}"));
-        }
-        // Only what is published can be compared with its family; a run folder is our own model.
-        if HubFolder::is_one(&folder) {
-            PublishedModel::open(&folder)?.check_padding(inputs)?;
-        }
+        // A published folder has no checkpoints, and what is wrong with a run is told where it is opened.
+        let weights = weights_in(&folder, &checkpoint).map(|weights| format!("checkpoint: {checkpoint}, {weights}"));
+        let weights = weights.unwrap_or_else(|_| format!("model: {}", self.model.display()));
+        output::note(format_args!("{weights}, device: {}", place(&chosen)));
         let model = AutoModel::open(folder, &checkpoint, &chosen.device)?;
         Ok(model.forward(inputs, options, &chosen.device)?)
     }
