@@ -57,10 +57,16 @@ impl AnyModel {
         let checkpoint: Checkpoint = self.checkpoint.parse()?;
         let chosen = device::choose(self.device.as_deref())?;
         let folder = locate(&self.model, |told| output::note(format_args!("{told}")))?;
-        // A published folder has no checkpoints, and what is wrong with a run is told where it is opened.
-        let weights = weights_in(&folder, &checkpoint).map(|weights| format!("checkpoint: {checkpoint}, {weights}"));
-        let weights = weights.unwrap_or_else(|_| format!("model: {}", self.model.display()));
-        output::note(format_args!("{weights}, device: {}", place(&chosen)));
+        let is_published = HubFolder::is_one(&folder);
+        let read = match is_published {
+            true => format!("model: {}", self.model.display()),
+            false => format!("checkpoint: {checkpoint}, {}", weights_in(&folder, &checkpoint)?),
+        };
+        output::note(format_args!("{read}, device: {}", place(&chosen)));
+        // Only what is published can be compared with its family; a run folder is our own model.
+        if is_published {
+            PublishedModel::open(&folder)?.check_padding(inputs)?;
+        }
         let model = AutoModel::open(folder, &checkpoint, &chosen.device)?;
         Ok(model.forward(inputs, options, &chosen.device)?)
     }
