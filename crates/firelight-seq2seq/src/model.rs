@@ -66,9 +66,19 @@ impl Seq2SeqModel {
     /// # Panics
     /// As [`forward`](Self::forward).
     pub fn encode(&self, source: Tensor<2, Int>, padding: Option<Tensor<2, Bool>>, pass: &mut Pass) -> EncoderOutput {
+        self.encode_with(source, &SequenceInput { padding, ..SequenceInput::default() }, pass)
+    }
+
+    /// The same of a source of which more is known than its padding, such as where its tokens stand.
+    ///
+    /// # Shapes
+    /// - `source`: `[B, S]`; `encoder_output`: `[B, S, D]`
+    ///
+    /// # Panics
+    /// As [`forward`](Self::forward).
+    pub fn encode_with(&self, source: Tensor<2, Int>, input: &SequenceInput, pass: &mut Pass) -> EncoderOutput {
         let embedding = self.source_embedding.as_ref().unwrap_or(&self.embedding);
-        let input = SequenceInput { padding, ..SequenceInput::default() };
-        self.stacks.encode(embedding.forward(source), &input, pass)
+        self.stacks.encode(embedding.forward(source), input, pass)
     }
 
     /// The vectors behind the logits of the target, or of its next tokens where the pass has a cache. A pass with a trace keeps

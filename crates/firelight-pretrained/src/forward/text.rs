@@ -202,9 +202,7 @@ pub(super) fn encode_source(
     let text = TextArguments::new(inputs, model.source_vocab_size(), 0, device)?;
     text.fit(&model.stacks.encoder, model.max_source_len())?;
     let mut trace = Trace::default();
-    let embedding = model.source_embedding.as_ref().unwrap_or(&model.embedding);
-    let source = embedding.forward(text.tokens());
-    let encoded = model.stacks.encode(source, &text.sequence(), &mut Pass::default().with_trace(&mut trace));
+    let encoded = model.encode_with(text.tokens(), &text.sequence(), &mut Pass::default().with_trace(&mut trace));
     let names = ["encoder_hidden_states", "encoder_attentions"];
     found.trace(names, &trace, Some(encoded.hidden.clone()), options)?;
     found.put("encoder_last_hidden_state", encoded.hidden.clone())?;
