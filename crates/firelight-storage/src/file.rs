@@ -6,7 +6,9 @@
 use std::fs::{self, File, FileType};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use memmap2::Mmap;
 use serde::de::DeserializeOwned;
 
 use crate::{InputError, StorageError, shortened_reason};
@@ -21,6 +23,19 @@ pub fn open_file(path: impl AsRef<Path>) -> Result<File, StorageError> {
     let found = fs::metadata(path).map_err(StorageError::io("read", path))?;
     check(path, found.file_type())?;
     File::open(path).map_err(StorageError::io("read", path))
+}
+
+/// Maps a regular file, whose pages are read when they are needed and are not the program's memory.
+///
+/// # Errors
+/// As [`open_file`].
+pub fn map_file(path: impl AsRef<Path>) -> Result<Arc<Mmap>, StorageError> {
+    let path = path.as_ref();
+    let file = open_file(path)?;
+    // SAFETY: the file is only read. As with every mapped file, a program that cuts it short meanwhile ends this one; what is written
+    // into it meanwhile changes numbers and nothing else, for headers are copied.
+    let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
+    Ok(Arc::new(map))
 }
 
 /// Reads a whole regular file of at most `limit` bytes.

@@ -3,7 +3,7 @@
 //! the names of the files.
 //!
 //! - [`write_atomic`], [`write_atomic_with`] and [`write_json_lines`] replace a file in one move; [`open_file`],
-//!   [`read_file`] and [`read_text_file`] read one. Both refuse what is no regular file, and follow symbolic links.
+//!   [`read_file`] and [`read_text_file`] read one, [`map_file`] maps it. All refuse what is no regular file, and follow symbolic links.
 //! - [`palette`] has the colours of the pages and pictures that several crates write.
 //! - [`shortened`] and [`listed`] are how messages quote what files and users wrote.
 //! - [`save_weights`] and [`load_weights`] keep the parameters of any Burn module, strictly: what is missing, left over or
@@ -46,7 +46,9 @@ mod lock;
 pub mod palette;
 mod parameters;
 mod quote;
+mod rounding;
 mod task_error;
+mod tensors;
 mod weights;
 
 pub use adapters::{has_adapters, is_adapter_path, load_adapters, load_base, save_adapters, save_base};
@@ -56,7 +58,7 @@ pub use checkpoint::Checkpoint;
 pub use checkpoint_folder::CheckpointFolder;
 pub use config::{FORMAT, VERSION};
 pub use error::StorageError;
-pub use file::{open_file, read_file, read_json, read_text_file, unfit_file};
+pub use file::{map_file, open_file, read_file, read_json, read_text_file, unfit_file};
 pub use folder::{Existing, FoundWeights, ModelFolder};
 pub use input_error::InputError;
 pub use learnt::LearntWeights;

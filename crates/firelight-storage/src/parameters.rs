@@ -1,22 +1,22 @@
 //! The parameters of a weights file or of a model one by one, for a model that takes over some of them.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use burn::module::Module;
-use burn::store::burn_pack::Tensor;
-use burn::store::{ModuleSnapshot, ModuleStore, PathFilter, SafetensorsStore};
+use burn::store::burn_pack::{Error, Tensor};
+use burn::store::{ModuleSnapshot, PathFilter};
 use burn::tensor::{DType, TensorData};
 
 use crate::StorageError;
 use crate::adapters::{is_adapter_path, is_base};
 use crate::folder::quantization::not_floats;
-use crate::weights::{file_size, not_weights};
+use crate::tensors::map_tensors;
 
 /// Parameters by their paths, read when they are asked for.
 pub struct Parameters {
     path: PathBuf,
-    size: u64,
     tensors: BTreeMap<String, Tensor>,
 }
 
@@ -27,12 +27,10 @@ impl Parameters {
     /// Returns an error naming `path` if it cannot be read, is no whole safetensors file, or holds parameters in blocks of few bits.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, StorageError> {
         let path = path.as_ref();
-        let size = file_size(path)?;
-        let mut store = SafetensorsStore::from_file(path);
-        let tensors = store.get_all_tensors().map_err(not_weights(path, size))?.clone();
+        let tensors = map_tensors(path, DType::F32)?;
         match tensors.iter().find(|(_, tensor)| tensor.dtype == DType::U8) {
             Some((name, _)) => Err(not_floats(path, name).into()),
-            None => Ok(Self { path: path.into(), size, tensors }),
+            None => Ok(Self { path: path.into(), tensors }),
         }
     }
 
@@ -40,7 +38,7 @@ impl Parameters {
     pub fn of_base<M: Module>(model: &M, path: impl AsRef<Path>) -> Self {
         let found = model.collect(Some(PathFilter::from_predicate(is_base)), None, true);
         let tensors = found.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
-        Self { path: path.as_ref().into(), size: 0, tensors }
+        Self { path: path.as_ref().into(), tensors }
     }
 
     /// The file.
@@ -67,7 +65,8 @@ impl Parameters {
     /// If there is no such parameter.
     pub fn read(&self, name: &str) -> Result<TensorData, StorageError> {
         let tensor = self.tensors.get(name).unwrap_or_else(|| panic!("there is no parameter `{name}`"));
-        let bytes = tensor.to_bytes().map_err(not_weights(&self.path, self.size))?;
+        let failed = |error: Error| StorageError::io("read", &self.path)(io::Error::other(error.to_string()));
+        let bytes = tensor.to_bytes().map_err(failed)?;
         Ok(TensorData::from_bytes(bytes, tensor.shape.clone(), tensor.dtype).convert::<f32>())
     }
 }

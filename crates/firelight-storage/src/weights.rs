@@ -1,16 +1,17 @@
 //! The parameters of a Burn module as a safetensors file, the field's common format. Trainers save, everything that needs
-//! a trained model loads. Built on Burn's `SafetensorsStore`, made strict and reproducible.
+//! a trained model loads. Written by Burn's `SafetensorsStore`, made reproducible, and read strictly.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
 use burn::module::{Module, ModuleVisitor, Param};
-use burn::store::{ApplyError, ApplyResult, FloatCastAdapter, ModuleSnapshot, ModuleStore, SafetensorsStore};
+use burn::store::{ApplyError, ApplyResult, ModuleSnapshot, SafetensorsStore, burn_pack};
 use burn::tensor::{DType, FloatDType, Int, Tensor};
 
 use crate::folder::quantization::not_floats;
-use crate::{InputError, StorageError, atomic, open_file, shortened_reason};
+use crate::tensors::map_tensors;
+use crate::{InputError, StorageError, atomic, shortened_reason};
 
 /// Writes the parameters of `model` to `path`, replacing a file that is there.
 ///
@@ -46,7 +47,8 @@ pub fn load_weights<M: Module>(model: &mut M, path: impl AsRef<Path>) -> Result<
     load_weights_in(model, path, FloatDType::F32)
 }
 
-/// As [`load_weights`], as numbers of another type. Of a file in that type nothing is cast.
+/// As [`load_weights`], as numbers of another type. Of a file in that type nothing is cast; of any other each number is rounded on its way from
+/// the file, so that no tensor is in memory in two types.
 ///
 /// # Errors
 /// As [`load_weights`].
@@ -65,15 +67,9 @@ pub(crate) fn load_where<M: Module>(
     dtype: FloatDType,
     wants: fn(&str, &str) -> bool,
 ) -> Result<(), StorageError> {
-    let size = file_size(path)?;
-    let mut store = SafetensorsStore::from_file(path)
-        .skip_enum_variants(true)
-        .with_from_adapter(FloatCastAdapter::to(dtype.into()))
-        // Burn overlooks unused keys and words the others over many lines: take its findings and judge them here.
-        .allow_partial(true)
-        .validate(false);
-    let other_integers = no_blocks(model, &mut store).map_err(not_weights(path, size))?;
-    let mut result = model.load_from(&mut store).map_err(not_weights(path, size))?;
+    let tensors = map_tensors(path, dtype.into())?;
+    let other_integers = no_blocks(model, &tensors);
+    let mut result = model.apply(tensors.into_values().collect(), None, None, true);
     result.errors.extend(other_integers);
     let unwanted: Vec<String> = result.applied.iter().filter(|key| !wants(key, "")).cloned().collect();
     let missing = result.missing.into_iter().filter(|(key, _)| wants(key, "")).collect();
@@ -81,24 +77,17 @@ pub(crate) fn load_where<M: Module>(
 }
 
 /// The tensors of a file that are integers of another type than those of the blocks in whose place they stand: Burn takes any integers.
-fn no_blocks<M: Module>(
-    model: &M,
-    store: &mut SafetensorsStore,
-) -> Result<Vec<ApplyError>, <SafetensorsStore as ModuleStore>::Error> {
+fn no_blocks<M: Module>(model: &M, tensors: &BTreeMap<String, burn_pack::Tensor>) -> Vec<ApplyError> {
     let mut blocks = Blocks::default();
     model.visit(&mut blocks);
-    if blocks.found.is_empty() {
-        return Ok(Vec::new());
-    }
     let is_other = |dtype: DType| dtype != DType::U8 && (dtype.is_int() || dtype.is_uint());
-    let tensors = store.get_all_tensors()?.iter();
-    let wrong = tensors.filter(|(path, tensor)| blocks.found.contains(*path) && is_other(tensor.dtype));
-    let error = |(path, tensor): (&String, &burn::store::burn_pack::Tensor)| ApplyError::DTypeMismatch {
+    let wrong = tensors.iter().filter(|(path, tensor)| blocks.found.contains(*path) && is_other(tensor.dtype));
+    let error = |(path, tensor): (&String, &burn_pack::Tensor)| ApplyError::DTypeMismatch {
         path: path.clone(),
         expected: DType::U8,
         found: tensor.dtype,
     };
-    Ok(wrong.map(error).collect())
+    wrong.map(error).collect()
 }
 
 /// The container of a parameter in blocks of few bits on the way of a visitor, as `firelight-core` has it.
@@ -139,10 +128,7 @@ impl ModuleVisitor for Blocks {
 /// # Errors
 /// Returns an error naming `path` if it cannot be read or is no whole safetensors file.
 pub fn check_weights(path: impl AsRef<Path>) -> Result<(), StorageError> {
-    let path = path.as_ref();
-    let size = file_size(path)?;
-    // The reader compares the header with the size of the file before it names a single key.
-    SafetensorsStore::from_file(path).keys().map(drop).map_err(not_weights(path, size))
+    map_tensors(path.as_ref(), DType::F32).map(drop)
 }
 
 /// Returns a converter of the reader's errors, for `map_err`.
@@ -197,11 +183,6 @@ fn describe(error: &ApplyError) -> String {
             format!("{path} ({message})")
         }
     }
-}
-
-/// The size of a file in bytes; what is missing or no regular file is an error that names it.
-pub(crate) fn file_size(path: &Path) -> Result<u64, StorageError> {
-    Ok(open_file(path)?.metadata().map_err(StorageError::io("read", path))?.len())
 }
 
 /// Burn's message on one line.

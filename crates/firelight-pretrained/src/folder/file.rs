@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use firelight_storage::{InputError, StorageError, open_file, shortened_reason};
+use firelight_storage::{InputError, StorageError, map_file, open_file, shortened_reason};
 use memmap2::Mmap;
 use pytorch_reader::{DType, PytorchReader, Tensor};
 use safetensors::{Dtype, SafeTensors};
@@ -91,15 +91,6 @@ impl WeightFile {
             }
         }
     }
-}
-
-/// Maps a file, whose pages are read when they are needed.
-pub(crate) fn map_file(path: &Path) -> Result<Arc<Mmap>, StorageError> {
-    let file = open_file(path)?;
-    // SAFETY: the file is only read. As with every mapped file, a program that cuts it short meanwhile ends this one; what is written
-    // into it meanwhile changes numbers and nothing else, for headers are copied.
-    let map = unsafe { Mmap::map(&file) }.map_err(StorageError::io("read", path))?;
-    Ok(Arc::new(map))
 }
 
 /// What the table of a GGUF file says of a tensor.

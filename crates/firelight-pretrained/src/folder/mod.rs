@@ -11,7 +11,6 @@ use firelight_storage::{InputError, StorageError, read_json};
 use serde_json::Value;
 
 use crate::gguf::{self, Gguf};
-pub(crate) use file::map_file;
 pub(crate) use weights::is_float;
 pub use weights::{TensorInfo, Weights};
 

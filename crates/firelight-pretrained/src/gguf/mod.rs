@@ -21,7 +21,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use firelight_data::Tokenizer;
-use firelight_storage::{InputError, StorageError, TaskError};
+use firelight_storage::{InputError, StorageError, TaskError, map_file};
 use memmap2::Mmap;
 use serde_json::Value as Json;
 
@@ -32,8 +32,6 @@ pub(crate) use tensors::{Entry, Format};
 pub(crate) use tokenizer::chat_template_of;
 pub(crate) use vocabulary::{add_chat, add_tokenizer, pre_tokenizer_name};
 pub(crate) use write::{Planned, write_file};
-
-use crate::folder::map_file;
 
 /// Tensors that say how far rotations are stretched; they are read with the header.
 const FACTORS: [&str; 3] = ["rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"];
