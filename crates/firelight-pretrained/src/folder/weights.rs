@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use burn::tensor::{bf16, f16};
+use burn::tensor::{Element, ElementConversion, bf16, f16};
 use firelight_kernels::BlockFormat;
 use firelight_storage::{InputError, StorageError, listed, read_json, shortened};
 use rayon::prelude::*;
@@ -243,23 +243,41 @@ impl Weights {
     /// # Errors
     /// If there is no such tensor, it does not hold floats, or one is NaN or infinite.
     pub fn read(&self, name: &str, view: &View, plus: f32) -> Result<Vec<f32>, StorageError> {
+        self.read_as(name, view, plus)
+    }
+
+    /// The same as numbers of another type, each rounded on its way: beside those of a file that is mapped, but for numbers in blocks, no copy in the
+    /// type of the file is in memory. What is only too large for half precision becomes infinite.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_as<T: Element>(&self, name: &str, view: &View, plus: f32) -> Result<Vec<T>, StorageError> {
         let Some(held) = self.tensors.get(name) else {
             return Err(InputError::new(format!("there is no tensor `{}`", shortened(name))).into());
         };
-        let mut numbers = vec![0.0; view.shape().iter().product()];
+        let mut numbers = vec![T::default(); view.shape().iter().product()];
         let (bytes, to, plus) = (&*held.bytes()?, &mut numbers[..], plus + held.plus);
         match held.info.dtype {
-            Dtype::F32 => view.read(bytes.as_chunks().0, to, |number| f32::from_le_bytes(number) + plus),
-            Dtype::F64 => view.read(bytes.as_chunks().0, to, |number| f64::from_le_bytes(number) as f32 + plus),
-            Dtype::F16 => view.read(bytes.as_chunks().0, to, |number| f16::from_le_bytes(number).to_f32() + plus),
-            Dtype::BF16 => view.read(bytes.as_chunks().0, to, |number| bf16::from_le_bytes(number).to_f32() + plus),
+            Dtype::F32 => view.read(bytes.as_chunks().0, to, |number| finite(f32::from_le_bytes(number) + plus)),
+            Dtype::F64 => view.read(bytes.as_chunks().0, to, |number| finite(f64::from_le_bytes(number) as f32 + plus)),
+            Dtype::F16 => {
+                view.read(bytes.as_chunks().0, to, |number| finite(f16::from_le_bytes(number).to_f32() + plus))
+            }
+            Dtype::BF16 => {
+                view.read(bytes.as_chunks().0, to, |number| finite(bf16::from_le_bytes(number).to_f32() + plus))
+            }
             other => return Err(tensor_error(&held.file, name, &format!("has the type {}", self::name(other)))),
         }
-        match numbers.iter().all(|number| number.is_finite()) {
-            true => Ok(numbers),
-            false => Err(tensor_error(&held.file, name, "has numbers that are NaN or infinite")),
+        match numbers.iter().any(|number| number.to_f32().is_nan()) {
+            false => Ok(numbers),
+            true => Err(tensor_error(&held.file, name, "has numbers that are NaN or infinite")),
         }
     }
+}
+
+/// A number in another type; NaN for one that is NaN or infinite, which the type alone would not tell from one that is too large for it.
+fn finite<T: Element>(number: f32) -> T {
+    if number.is_finite() { number.elem() } else { f32::NAN.elem() }
 }
 
 /// Whether a tensor of this type can become a parameter.
@@ -296,4 +314,41 @@ fn check_name(index: &Path, file: &str) -> Result<(), InputError> {
 fn no_weights(folder: &Path) -> StorageError {
     let problem = format!("holds no weights: expected one of {}", listed(FILES.concat()));
     InputError::in_file(folder, problem).advise("download them, too").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use safetensors::tensor::TensorView;
+
+    fn written(numbers: [f32; 2]) -> (tempfile::TempDir, Weights) {
+        let home = tempfile::tempdir().unwrap();
+        let (path, bytes) = (home.path().join("model.safetensors"), numbers.map(f32::to_le_bytes).concat());
+        let views = [("weight", TensorView::new(Dtype::F32, vec![2], &bytes).unwrap())];
+        std::fs::write(&path, safetensors::serialize(views, None).unwrap()).unwrap();
+        (home, Weights::of_file(path).unwrap())
+    }
+
+    #[test]
+    fn what_is_too_large_for_half_precision_is_infinite_and_what_was_infinite_is_refused() {
+        let whole = View::whole(&[2]);
+        let (_home, weights) = written([65_520.0, 1.0 + 1.0 / 2048.0]);
+        assert_eq!(weights.read_as::<f16>("weight", &whole, 0.0).unwrap(), [f16::INFINITY, f16::ONE]);
+        assert_eq!(weights.read_as::<bf16>("weight", &whole, 0.0).unwrap(), [bf16::from_f32(65_536.0), bf16::ONE]);
+        assert_eq!(weights.read("weight", &whole, 0.5).unwrap(), [65_520.5, 1.5 + 1.0 / 2048.0]);
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let (_home, weights) = written([1.0, wrong]);
+            let errors = [
+                weights.read("weight", &whole, 0.0).unwrap_err(),
+                weights.read_as::<f16>("weight", &whole, 0.0).unwrap_err(),
+                weights.read_as::<bf16>("weight", &whole, 0.0).unwrap_err(),
+            ];
+            for error in errors {
+                assert!(
+                    error.is_user_error() && error.to_string().contains("numbers that are NaN or infinite"),
+                    "{error}"
+                );
+            }
+        }
+    }
 }

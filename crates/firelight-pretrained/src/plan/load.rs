@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 
 use burn::module::{Module, ModuleMapper, Param};
-use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, Device, Element, FloatDType, Tensor, TensorData, bf16, f16};
 use firelight_core::{WeightEntry, WeightLayout};
 use firelight_kernels::BlockFormat;
 use firelight_storage::{StorageError, replace_file};
@@ -81,8 +81,17 @@ struct Filler<'a> {
 
 impl Filler<'_> {
     fn read(&self, shape: &[usize]) -> Option<Result<TensorData, StorageError>> {
-        let Source { tensor, view, plus, .. } = self.plan.sources.get(&self.path.join("."))?;
-        Some(self.weights.read(tensor, view, *plus).map(|numbers| TensorData::new(numbers, shape.to_vec())))
+        let source = self.plan.sources.get(&self.path.join("."))?;
+        Some(match self.dtype {
+            FloatDType::F16 => self.numbers::<f16>(source, shape),
+            FloatDType::BF16 => self.numbers::<bf16>(source, shape),
+            _ => self.numbers::<f32>(source, shape),
+        })
+    }
+
+    fn numbers<T: Element>(&self, source: &Source, shape: &[usize]) -> Result<TensorData, StorageError> {
+        let numbers = self.weights.read_as::<T>(&source.tensor, &source.view, source.plus)?;
+        Ok(TensorData::new(numbers, shape.to_vec()))
     }
 }
 
