@@ -1,8 +1,6 @@
 //! What a recipe says of a pass is what the passes of every task do: blocks that are computed again hold less memory, and half
 //! precision rounds, in training and evaluation.
 
-use std::cell::Cell;
-
 use burn::tensor::{DType, Device, Int, Tensor};
 use burn::train::{InferenceStep, TrainStep};
 use firelight::classification::{
@@ -15,21 +13,8 @@ use firelight::nn::{LossConfig, ParamBuilder, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
 use firelight::training::{LossOutput, Objective, Precision, Recompute, TrainingModule};
 use firelight::vision::{ImageBatch, VisionConfig, VisionTask, VitSize};
-use firelight_tests::CountingAllocator;
 
-thread_local! {
-    /// The bytes that this thread holds, and the most that it has held.
-    static HELD: Cell<[isize; 2]> = const { Cell::new([0; 2]) };
-}
-
-#[global_allocator]
-static COUNTING: CountingAllocator = CountingAllocator(count);
-
-/// Each thread counts what it holds itself.
-fn count(bytes: isize) {
-    let [held, most] = HELD.get();
-    HELD.set([held + bytes, most.max(held + bytes)]);
-}
+use crate::support::memory::most_held;
 
 /// Layers of every model here, and its width.
 const LAYERS: usize = 12;
@@ -49,10 +34,8 @@ fn obeys<M: Objective>(task: TrainingModule<M>, batch: impl Fn() -> M::Batch) {
 /// Less than half of what another step holds.
 fn holds_less_where_blocks_are_computed_again<M: Objective>(task: &TrainingModule<M>, batch: impl Fn() -> M::Batch) {
     let most = |recompute| {
-        let (task, batch, [before, _]) = (task.clone().with_recompute(recompute), batch(), HELD.get());
-        HELD.set([before; 2]);
-        TrainStep::step(&task, batch);
-        HELD.get()[1] - before
+        let (task, batch) = (task.clone().with_recompute(recompute), batch());
+        most_held(|| drop(TrainStep::step(&task, batch))).1
     };
     let [plain, again] = [Recompute::None, Recompute::Blocks].map(most);
     assert!(2 * again < plain, "{again} and {plain} bytes");
@@ -138,11 +121,11 @@ fn attention_and_its_gradients_hold_no_matrix_of_all_pairs() {
     let most = |length: usize| {
         let x = Tensor::<4>::ones([1, 2, length, WIDTH], &device).require_grad();
         let options = AttentionOptions::default().with_mask(AttentionMask::causal());
-        let [before, _] = HELD.get();
-        HELD.set([before; 2]);
-        let gradients = attention(x.clone(), x.clone(), x.clone(), &options).sum().backward();
-        assert!(x.grad(&gradients).is_some());
-        HELD.get()[1] - before
+        let work = || {
+            let gradients = attention(x.clone(), x.clone(), x.clone(), &options).sum().backward();
+            assert!(x.grad(&gradients).is_some());
+        };
+        most_held(work).1
     };
     let [short, long] = [1024, 4096].map(most);
     assert!(long < 16 << 20, "{long} bytes");

@@ -1,8 +1,11 @@
-//! What several tests need: the device, seeded noise, the grid of variants, and golden tensors.
+//! What several tests need: the device, seeded noise, the grid of variants, golden tensors, and the bytes that a
+//! thread holds.
 
 mod covering;
 pub(crate) mod golden;
 pub(crate) mod grid;
+#[cfg(feature = "flex")]
+pub(crate) mod memory;
 mod noise;
 pub(crate) mod slopes;
 
