@@ -320,7 +320,7 @@ mod tests {
         assert_close(&probabilities(&found[1]), &expected, 1e-5);
         assert!((probabilities(&found[1]).iter().sum::<f64>() - 1.0).abs() < 1e-5, "{found:?}");
         let error = classifier(0).with_long_text(LongText::Windows { stride: Some(8) }).unwrap_err().to_string();
-        assert!(error.starts_with("stride = 8 must be at least 1 and at most 7"), "{error}");
+        assert!(error.starts_with("stride is 8, expected at least 1 and at most 7"), "{error}");
     }
 
     #[test]

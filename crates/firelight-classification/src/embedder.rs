@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(embedder.embed(&texts).unwrap(), expected);
         }
         let error = short_embedder(true).with_long_text(LongText::Windows { stride: Some(5) }).unwrap_err();
-        assert!(error.to_string().contains("stride = 5 must be at least 1 and at most 4"), "{error}");
+        assert!(error.to_string().contains("stride is 5, expected at least 1 and at most 4"), "{error}");
         let crowded = short_embedder(true).with_long_text(LongText::Sentences).unwrap().with_prompt("abcd");
         let error = crowded.embed(&["a", "b"]).unwrap_err();
         assert!(error.is_user_error() && error.to_string().starts_with("line 1: the text has more than"), "{error}");

@@ -52,8 +52,8 @@ impl LongText {
     pub(crate) fn checked(self, room: usize) -> Result<Self, InputError> {
         match self {
             Self::Windows { stride: Some(stride) } if !(1..=room).contains(&stride) => {
-                let range = format!("must be at least 1 and at most {room}, the tokens of a text that a window holds");
-                Err(InputError::new(format!("stride = {stride} {range}")).advise("leave it out for half of them"))
+                let range = format!("expected at least 1 and at most {room}, the tokens of a text that a window holds");
+                Err(InputError::new(format!("stride is {stride}, {range}")).advise("leave it out for half of them"))
             }
             other => Ok(other),
         }
@@ -319,8 +319,8 @@ mod tests {
     fn a_stride_that_fits_no_window_is_refused() {
         for stride in [0, 8] {
             let error = windows(stride).checked(7).unwrap_err().to_string();
-            let range = "must be at least 1 and at most 7, the tokens of a text that a window holds";
-            assert_eq!(error, format!("stride = {stride} {range}; leave it out for half of them"));
+            let range = "expected at least 1 and at most 7, the tokens of a text that a window holds";
+            assert_eq!(error, format!("stride is {stride}, {range}; leave it out for half of them"));
         }
         for fits in [windows(1), windows(7), LongText::Sentences, LongText::Windows { stride: None }] {
             assert_eq!(fits.checked(7), Ok(fits));
