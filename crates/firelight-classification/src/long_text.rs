@@ -17,8 +17,9 @@ use crate::vocabulary::{TextVocabulary, framed};
 /// token of the text has a total weight of 1, which it shares evenly among its windows, and a sentence weighs as many times as it has
 /// tokens. Special tokens, the prompt and the other text of a pair have no weight.
 ///
-/// Only answers of whole parts are weighed. An answer depends on all tokens of its part, so this does not make tokens count exactly alike:
-/// where a part's vector is the mean of its tokens, a token in an overlap counts for the mean of its windows' weights per token.
+/// Only answers of whole parts are weighed, and an answer depends on all tokens of its part, so tokens do not count exactly alike. Where the
+/// vector of a part is the mean over its tokens, a token counts as the sum, over its windows, of weight by number of tokens: of 8 tokens
+/// in windows of 4 that begin every 3, which weigh 3.5, 3 and 1.5, the first counts 3.5/4 and the fourth 3.5/4 + 3/4.
 ///
 /// Of a pair the text with more tokens is read in parts, each beside the whole other text.
 ///
