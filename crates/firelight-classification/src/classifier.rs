@@ -313,14 +313,14 @@ mod tests {
     fn a_long_text_has_the_mean_probabilities_of_its_windows() {
         let windows = classifier(0).with_long_text(LongText::Windows { stride: Some(5) }).unwrap();
         let found = windows.classify(&["abc", "abcdefghab"]).unwrap();
-        // Windows of 7 tokens: the first has 7 new ones, the second the last 3.
+        // Windows of 7 and 5 tokens share two: 5 tokens and two halves, two halves and 3 tokens.
         let parts = classifier(0).classify(&["abcdefg", "fghab"]).unwrap();
         let [first, second] = [&parts[0], &parts[1]].map(probabilities);
-        let expected: Vec<f64> = first.iter().zip(&second).map(|(a, b)| 0.7 * a + 0.3 * b).collect();
+        let expected: Vec<f64> = first.iter().zip(&second).map(|(a, b)| 0.6 * a + 0.4 * b).collect();
         assert_close(&probabilities(&found[1]), &expected, 1e-5);
         assert!((probabilities(&found[1]).iter().sum::<f64>() - 1.0).abs() < 1e-5, "{found:?}");
         let error = classifier(0).with_long_text(LongText::Windows { stride: Some(8) }).unwrap_err().to_string();
-        assert!(error.starts_with("stride = 8 must be at least 1 and at most 7"), "{error}");
+        assert!(error.starts_with("stride is 8, expected at least 1 and at most 7"), "{error}");
     }
 
     #[test]

@@ -16,6 +16,7 @@ use firelight::storage::{InputError, StorageError, TaskError};
 use firelight::training::{RecipeError, TrainingError};
 use firelight_mpi::MpiError;
 
+use crate::fields::with_options;
 use crate::{Cli, output, ranks};
 
 const SUCCESS: u8 = 0;
@@ -98,11 +99,15 @@ pub(crate) fn is_user_error(error: &Error) -> bool {
     judgements.into_iter().flatten().next().unwrap_or(false)
 }
 
-/// What went wrong, a line for each problem.
+/// What went wrong, a line for each problem, with the options of the called command in the place of the library's fields.
 pub(crate) fn problems(error: &Error) -> Vec<String> {
+    let (command, words) = called(std::env::args_os().map(|word| word.to_string_lossy().into_owned()));
     match error.downcast_ref::<clap::Error>() {
-        Some(usage) => vec![usage_message(&usage.to_string(), &called(std::env::args()))],
-        None => firelight::problems(error.as_ref()).iter().map(|problem| one_line(problem)).collect(),
+        Some(usage) => vec![usage_message(&usage.to_string(), &words)],
+        None => {
+            let problems = firelight::problems(error.as_ref());
+            problems.iter().map(|problem| with_options(&one_line(problem), &command)).collect()
+        }
     }
 }
 
@@ -120,19 +125,19 @@ fn usage_message(text: &str, command: &str) -> String {
     let said: Vec<&str> = said.filter(|line| !line.is_empty()).collect();
     let said = said.join(" ").replace(" tip: ", "; ");
     let said = NUMBERS.iter().fold(said, |said, (theirs, ours)| said.replace(theirs, ours));
-    format!("{said}; `{command} --help` lists what there is")
+    format!("{said}; `{command} --help` lists the options")
 }
 
-/// The command that was called, without what it was given: `firelight visualize schedule`.
-fn called(arguments: impl IntoIterator<Item = String>) -> String {
+/// The command that was called, and how, without what it was given: `firelight visualize schedule`.
+fn called(arguments: impl IntoIterator<Item = String>) -> (clap::Command, String) {
     let root = Cli::command();
     let (mut command, mut words) = (&root, root.get_name().to_string());
-    for word in arguments.into_iter().skip(1) {
+    for word in arguments.into_iter().skip(1).filter(|word| !word.starts_with('-')) {
         let Some(found) = command.find_subcommand(&word) else { break };
         command = found;
         words = format!("{words} {}", found.get_name());
     }
-    words
+    (command.clone(), words)
 }
 
 /// Messages of foreign libraries may span lines; ours never do.
@@ -157,11 +162,12 @@ mod tests {
     fn usage_errors_keep_their_tip_and_lose_the_outline() {
         let text = "error: unexpected argument '--stepz' found\n\n  tip: a similar argument exists: '--steps'\n\n\
                     Usage: firelight\n\nFor more information, try '--help'.\n";
-        let expected = "unexpected argument '--stepz' found; a similar argument exists: '--steps'; `firelight train --help` lists what there is";
+        let expected = "unexpected argument '--stepz' found; a similar argument exists: '--steps'; `firelight train --help` lists the options";
         let words = |text: &str| text.split(' ').map(str::to_string).collect::<Vec<_>>();
-        assert_eq!(usage_message(text, &called(words("firelight train dates inspect --stepz"))), expected);
-        assert_eq!(called(words("fl visualize schedule")), "firelight visualize schedule");
-        assert_eq!(called(words("fl --stepz")), "firelight");
+        assert_eq!(usage_message(text, &called(words("firelight train dates inspect --stepz")).1), expected);
+        assert_eq!(called(words("fl visualize schedule")).1, "firelight visualize schedule");
+        assert_eq!(called(words("fl --stepz")).1, "firelight");
+        assert_eq!(called(words("fl --verbose generate run")).1, "firelight generate");
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod commands;
 mod failure;
+mod fields;
 mod interruption;
 mod memory;
 mod output;

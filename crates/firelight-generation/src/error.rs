@@ -73,8 +73,8 @@ pub enum GenerationError {
     /// The search for a first text that satisfies a constraint came to its limit. There may be one:
     /// [`ConstraintCompiler::with_search_limit`](crate::ConstraintCompiler::with_search_limit) searches for longer.
     #[error(
-        "the search for a text that satisfies {constraint} gave up after {tried} tried bytes; simplify it, or ask for \
-         shorter texts"
+        "the search for a text that satisfies {constraint} gave up after trying {tried} bytes; simplify the constraint, or \
+         let a shorter text satisfy it"
     )]
     SearchGaveUp {
         /// The constraint, as it is called in a sentence.
@@ -223,8 +223,8 @@ mod tests {
         let nothing = GenerationError::Unsatisfiable { problem: "no text satisfies the grammar".into() };
         assert_eq!(
             gave_up.to_string(),
-            "the search for a text that satisfies the JSON schema gave up after 3000000 tried bytes; simplify it, or ask \
-             for shorter texts"
+            "the search for a text that satisfies the JSON schema gave up after trying 3000000 bytes; simplify the \
+             constraint, or let a shorter text satisfy it"
         );
         assert_eq!(nothing.to_string(), "no text satisfies the grammar; relax it");
         assert!(gave_up.is_user_error() && nothing.is_user_error());

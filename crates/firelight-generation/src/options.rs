@@ -152,11 +152,12 @@ impl GenerationOptions {
             Sampling::Random(random) => random.problems(),
         };
         if self.stop_strings.iter().any(String::is_empty) {
-            problems.push("stop_strings has an empty text; leave it out".to_string());
+            problems.push("stop_strings contains an empty string; leave it out".to_string());
         }
         if !self.stop_strings.is_empty() && self.processing.constraint.is_some() {
-            problems
-                .push("stop_strings would end a text before its constraint holds; leave one of them out".to_string());
+            let problem = "stop_strings cannot be combined with a constraint, because a stop string could end the text before \
+                           it satisfies the constraint; leave one of the two out";
+            problems.push(problem.to_string());
         }
         self.processing.validate(self.max_new_tokens, problems)
     }
@@ -174,9 +175,9 @@ mod tests {
         let message = options.validate().unwrap_err().to_string();
         assert_eq!(
             message,
-            "invalid generation options: temperature is 0, expected a number greater than 0; for the most probable \
-             token at every step use greedy sampling (--greedy); top_k is 0, expected 1 or more; leave it out to keep \
-             every token; top_p is 1.5, expected more than 0 and at most 1; leave it out to keep every token"
+            "invalid generation options: temperature is 0, expected a number greater than 0; use greedy to take the most \
+             probable token at every step; top_k is 0, expected 1 or more; leave it out to keep every token; top_p is 1.5, \
+             expected more than 0 and at most 1; leave it out to keep every token"
         );
     }
 

@@ -163,7 +163,10 @@ impl Processing {
             range::positive("repetition_penalty", self.repetition_penalty, "; 1 is no penalty"),
             bounded("frequency_penalty", self.frequency_penalty),
             bounded("presence_penalty", self.presence_penalty),
-            self.banned.iter().any(Vec::is_empty).then(|| "banned has a sequence without tokens; leave it out".into()),
+            self.banned
+                .iter()
+                .any(Vec::is_empty)
+                .then(|| "banned contains a sequence without tokens; leave it out".into()),
         ];
         own.into_iter().chain(dry).flatten().collect()
     }
@@ -229,7 +232,7 @@ mod tests {
             [
                 "repetition_penalty is 0, expected a finite number greater than 0; 1 is no penalty",
                 "frequency_penalty is NaN, expected a number from -1e6 to 1e6; 0 is no penalty",
-                "banned has a sequence without tokens; leave it out",
+                "banned contains a sequence without tokens; leave it out",
                 "dry.multiplier is 0, expected a finite number greater than 0",
                 "dry.base is 0.5, expected a finite number of at least 1",
                 "dry.allowed is 0, expected 1 or more",

@@ -101,7 +101,7 @@ impl RandomSampling {
         if self.temperature != 0.0 {
             return range::positive("temperature", self.temperature, "");
         }
-        let greedy = "for the most probable token at every step use greedy sampling (--greedy)";
+        let greedy = "use greedy to take the most probable token at every step";
         Some(format!("temperature is 0, expected a number greater than 0; {greedy}"))
     }
 }

@@ -215,9 +215,9 @@ fn unequal_lengths(prompt: &[Vec<u32>]) -> InputError {
     let lengths = || prompt.iter().map(Vec::len);
     let (shortest, longest) = (lengths().min().unwrap_or(0), lengths().max().unwrap_or(0));
     let problem = format!(
-        "the prompts have {shortest} to {longest} tokens: with a compressed past, prompts of one length alone are read together"
+        "the prompts have {shortest} to {longest} tokens, but with a compressed past only prompts of equal length are read together"
     );
-    InputError::new(problem).advise("continue each by itself, or leave the past as it is")
+    InputError::new(problem).advise("continue each by itself, or do not compress the past")
 }
 
 /// Whether a state has read the beginning of the prompt as the whole prompt is read, and something is left.

@@ -47,8 +47,9 @@ impl ScoreOptions {
         if (1..context).contains(&stride) {
             return Ok(stride);
         }
-        let problem =
-            format!("stride = {stride} must be at least 1 and less than the context of the model, {context} tokens");
+        let problem = format!(
+            "stride is {stride}, expected at least 1 and less than {context}, the tokens of the model's context"
+        );
         Err(InputError::new(problem).advise("leave it out for half the context"))
     }
 }
@@ -235,8 +236,8 @@ mod tests {
         assert_eq!(refused("", None), format!("the text has 0 tokens: {few}"));
         assert_eq!(refused("a", None), format!("the text has 1 token: {few}"));
         for stride in [0, CONTEXT] {
-            let range = "must be at least 1 and less than the context of the model, 8 tokens";
-            let expected = format!("stride = {stride} {range}; leave it out for half the context");
+            let range = "expected at least 1 and less than 8, the tokens of the model's context";
+            let expected = format!("stride is {stride}, {range}; leave it out for half the context");
             assert_eq!(refused("abc", Some(stride)), expected);
         }
         assert!(refused("abz", None).starts_with("the character 'z' at position 2"));

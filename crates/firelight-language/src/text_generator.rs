@@ -286,8 +286,8 @@ impl TextGenerator {
 
 /// Means of keys that are rounded would be rounded again each time that the past is compressed.
 fn compressed_in_a_type() -> InputError {
-    InputError::new("a KV cache whose past is compressed has no cache type of its own")
-        .advise("leave out the one or the other")
+    InputError::new("a KV cache whose past is compressed cannot have a cache type")
+        .advise("leave out the compression or the cache type")
 }
 
 /// The model after the last step, with its tokenizer.

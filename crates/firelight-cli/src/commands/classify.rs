@@ -31,7 +31,7 @@ model of text pairs a line holds two texts with a tab between them; for a model 
 text.
 
 A classifier cuts off what the model cannot read of a text. With --long windows it reads the whole text in windows that overlap, with \
---long sentences by sentences, and gives the mean of their probabilities, in which every token counts once.";
+--long sentences by sentences, and gives the mean of their probabilities, weighted by their shares of the tokens.";
 
 /// Classify texts, their words or images, or answer questions; without an option, the lines of the standard input
 #[derive(clap::Args)]

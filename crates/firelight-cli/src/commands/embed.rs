@@ -23,7 +23,7 @@ Examples:
   firelight embed openai/clip-vit-base-patch32 --image cat.png --image dog.png --similarity \"a photo of a cat\"
 
 What a model cannot read of a text is cut off. With --long windows the whole text is read in windows that overlap, with --long sentences \
-by sentences, and their vectors are pooled: by their mean, in which every token counts once, or by the largest value of each channel.";
+by sentences, and their vectors are pooled: by their mean, weighted by their shares of the tokens, or by the largest value of each channel.";
 
 /// Turn texts or images into vectors that can be compared; by default the lines of the standard input
 #[derive(clap::Args)]

@@ -143,9 +143,11 @@ impl Generate {
             draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
         match (searches, draws, self.search.given()) {
             (true, Some(option), _) => {
-                bail!(Mistake(format!("{option} is not for a search: leave it out, or --beams")))
+                bail!(Mistake(format!("{option} cannot be used with --beams: remove one of the two")))
             }
-            (false, _, Some(option)) => bail!(Mistake(format!("{option} is for a search: give --beams, too"))),
+            (false, _, Some(option)) => {
+                bail!(Mistake(format!("{option} needs a beam search: add --beams N, or remove {option}")))
+            }
             (true, ..) => Ok(self.search.options(BeamOptions::new(self.max_new_tokens)).validate()?),
             _ => Ok(()),
         }

@@ -23,7 +23,7 @@ impl Overflow {
         let Some(tokens) = self.keep else { return Ok(generator) };
         ensure!(
             overflow != ContextOverflow::Stop,
-            Mistake("--keep is for a text that slides: leave it out, or --context-overflow stop".to_string())
+            Mistake("--keep cannot be used with --context-overflow stop: remove one of the two".to_string())
         );
         Ok(generator.with_kept(tokens)?)
     }

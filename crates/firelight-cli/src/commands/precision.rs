@@ -49,7 +49,7 @@ impl ComputeIn {
         match self.precision.dtype().is_none_or(|dtype| device.supports_dtype(dtype)) {
             true => Ok(()),
             false => Err(InputError::new(format!(
-                "the device {device:?} cannot compute in {}, which --precision asks for; leave it out, or take another device",
+                "the device {device:?} cannot compute in {}, which --precision asks for; remove --precision, or choose another --device",
                 self.precision
             ))),
         }

@@ -55,7 +55,8 @@ impl Restrictions {
         processing.constraint = self.constraint(tokenizer)?;
         processing.banned.extend(self.suppressed(tokenizer)?);
         if !self.ban.is_empty() {
-            processing.custom.push(BannedText::new(&self.ban, tokenizer)?);
+            let banned = BannedText::new(&self.ban, tokenizer);
+            processing.custom.push(banned.map_err(|error| Mistake(format!("--ban: {error}")))?);
         }
         for (place, id) in self.prefix_ids(tokenizer, before, max_new_tokens)?.into_iter().enumerate() {
             processing.custom.push(ForcedTokens { place, ids: vec![id] });
@@ -78,7 +79,9 @@ impl Restrictions {
         let count = ids.len();
         ensure!(
             count <= max_new_tokens,
-            Mistake(format!("--prefix has {count} tokens, but the text has at most {max_new_tokens}: shorten it"))
+            Mistake(format!(
+                "--prefix has {count} tokens, but the text can have at most {max_new_tokens}: shorten the prefix"
+            ))
         );
         Ok(ids)
     }
@@ -87,8 +90,9 @@ impl Restrictions {
         Ok(match (&self.json_schema, &self.regex, &self.grammar) {
             (Some(file), ..) => {
                 let schema = serde_json::from_str(&whole_file(file)?);
-                let schema: Value =
-                    schema.map_err(|error| Mistake(format!("`{}` is no JSON: {error}", file.display())))?;
+                let schema: Value = schema.map_err(|error| {
+                    Mistake(format!("--json-schema: `{}` is not valid JSON: {error}", file.display()))
+                })?;
                 Some(Constraint::json_schema(&schema, tokenizer)?)
             }
             (_, Some(pattern), _) => Some(Constraint::regex(pattern, tokenizer)?),
@@ -175,9 +179,12 @@ mod tests {
     fn what_the_tokenizer_does_not_know_is_refused() {
         let refused = |words: &[&str]| processing(words, "a", 3).unwrap_err().to_string();
         assert_eq!(refused(&["--suppress-tokens", "4"]), "--suppress-tokens names the id 4, expected ids from 0 to 3");
-        assert_eq!(refused(&["--prefix", "abca"]), "--prefix has 4 tokens, but the text has at most 3: shorten it");
+        assert_eq!(
+            refused(&["--prefix", "abca"]),
+            "--prefix has 4 tokens, but the text can have at most 3: shorten the prefix"
+        );
         assert!(refused(&["--prefix", "z"]).starts_with("--prefix: the character 'z'"));
-        assert!(refused(&["--ban", ""]).starts_with("a banned text is empty"));
+        assert!(refused(&["--ban", ""]).starts_with("--ban: a banned text is empty"));
         assert!(Command::try_parse_from(["command", "--prefix", "a", "--regex", "a"]).is_err());
     }
 }

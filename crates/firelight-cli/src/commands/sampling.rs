@@ -3,6 +3,7 @@
 use firelight::generation::processors::{Dry, MirostatOptions, Xtc};
 use firelight::generation::{GenerationDefaults, GenerationOptions, Processing, RandomSampling};
 
+use crate::fields::option_of;
 use crate::output;
 
 /// The temperature where neither the user nor the model says one.
@@ -198,7 +199,7 @@ impl<'d> Makers<'d> {
     pub(super) fn or(&mut self, key: &str, given: Option<f64>) -> Option<f64> {
         given.or_else(|| {
             let found = self.defaults.number(key).filter(|number| *number != 0.0)?;
-            self.taken.push(format!("{key} {found}"));
+            self.taken.push(format!("{} {found}", option_of(key)));
             Some(found)
         })
     }
@@ -208,7 +209,7 @@ impl<'d> Makers<'d> {
         self.or(key, given.map(|count| count as f64)).map(|count| count as usize)
     }
 
-    /// Notes something else that was taken.
+    /// Notes an option that was taken in another way.
     pub(super) fn note(&mut self, what: String) {
         self.taken.push(what);
     }
@@ -216,7 +217,7 @@ impl<'d> Makers<'d> {
     /// Tells what was taken.
     pub(super) fn tell(self) {
         if !self.taken.is_empty() {
-            output::note(format_args!("as the model's makers say: {}", self.taken.join(", ")));
+            output::note(format_args!("defaults of the model: {}", self.taken.join(", ")));
         }
     }
 }

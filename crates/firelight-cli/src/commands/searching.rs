@@ -3,6 +3,7 @@
 use firelight::generation::{BeamOptions, EarlyStopping, GenerationDefaults};
 
 use super::sampling::{Makers, Penalties};
+use crate::fields::option_of;
 
 #[derive(clap::Args, Clone)]
 pub(super) struct Search {
@@ -74,7 +75,7 @@ impl Search {
         let length_penalty = makers.or("length_penalty", self.length_penalty);
         let named = usual.clone().with_defaults(defaults).early_stopping;
         if self.early_stopping.is_none() && named != usual.early_stopping {
-            makers.note(format!("early_stopping {named:?}").to_lowercase());
+            makers.note(format!("{} {named:?}", option_of("early_stopping")).to_lowercase());
         }
         penalties.take(&mut makers);
         makers.tell();

@@ -234,7 +234,8 @@ pub(super) fn standard_input(what: &str) -> Result<String> {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().take(LONGEST + 1).read_to_end(&mut bytes);
     read.map_err(|error| anyhow!("cannot read {STDIN}: {error}"))?;
-    ensure!(bytes.len() as u64 <= LONGEST, Mistake(format!("{STDIN} is longer than {} MiB", LONGEST >> 20)));
+    let too_long = || Mistake(format!("{STDIN} is longer than {} MiB: give a shorter text", LONGEST >> 20));
+    ensure!(bytes.len() as u64 <= LONGEST, too_long());
     Ok(bare(&text_of(bytes, Path::new(STDIN))?, true).to_string())
 }
 

@@ -96,8 +96,8 @@ impl TrainedModel {
         let Some(task) = self.task()? else { return Ok(()) };
         match with_task!(task.as_str(), |T| T::COMMANDS, &[]) {
             others @ [_, ..] if !others.contains(&command) => bail!(Mistake(format!(
-                "`{run}` is a model of the task `{task}`, which `firelight {command}` does not take: ask it with `firelight \
-                 {} {run}`",
+                "`{run}` is a model of the task `{task}`, which `firelight {command}` does not support: use `firelight {} \
+                 {run}`",
                 others[0],
                 run = self.model.display()
             ))),

@@ -94,9 +94,10 @@ impl Translate {
             ensure!(!self.sampling.has_seed(), Mistake(problem.into()));
             return Ok(());
         };
-        ensure!(!self.search.is_wanted(), Mistake(format!("{chosen} is not for a search: leave it out, or --beams")));
+        let clash = |option: &str| Mistake(format!("{chosen} cannot be used with {option}: remove one of the two"));
+        ensure!(!self.search.is_wanted(), clash("--beams"));
         match self.search.given() {
-            Some(option) => bail!(Mistake(format!("{option} is for a search: leave it out, or {chosen}"))),
+            Some(option) => bail!(clash(option)),
             None => Ok(()),
         }
     }
@@ -291,9 +292,9 @@ mod tests {
         assert_eq!((found.beams, found.processing.repetition_penalty), (1, 1.5));
         let refused = |words: &str| translate(words).check().unwrap_err().to_string();
         let search = refused("translate run --temperature 1 --beams 4");
-        assert_eq!(search, "--temperature is not for a search: leave it out, or --beams");
+        assert_eq!(search, "--temperature cannot be used with --beams: remove one of the two");
         let several = refused("translate run --greedy --n-best 2");
-        assert_eq!(several, "--n-best is for a search: leave it out, or --greedy");
+        assert_eq!(several, "--greedy cannot be used with --n-best: remove one of the two");
         assert!(Command::try_parse_from("translate run --greedy --seed 7".split(' ')).is_err());
         let alone = refused("translate run --seed 7");
         assert!(alone.ends_with("add a sampling option, such as --temperature 1"), "{alone}");

@@ -160,10 +160,10 @@ fn mistakes_are_told_and_end_nothing() {
         "there is no command /retr: did you mean /retry?",
         "error: there is no message to answer",
         "there is no message to take back",
-        "/save lacks the path of a file",
-        "wrong.json` holds no conversation: ",
+        "/save needs the path of a file",
+        "wrong.json` is not a saved conversation: ",
         "wrong.json.none`",
-        "error: the message has 67 tokens with its template, expected fewer than 64, the context; write a shorter message",
+        "error: the message has 67 tokens with its template, expected fewer than 64, the model's context; write a shorter message",
         "/load FILE    go on with the messages of a file",
         " of 64 tokens of context",
         "error: 8 messages or commands failed, see above",
@@ -197,7 +197,7 @@ fn a_model_without_a_template_is_refused_and_takes_one_from_a_file() {
     fs::write(&path, "{{ messages[0].content }}").unwrap();
     let found = talk(&run, &["--template", &path], "fox\n/show\n").succeeds();
     assert!(found.stdout.ends_with("\nfox\n"), "{}", found.stdout);
-    firelight(["chat", &run, "--temperature", "0"]).fails(USER, &["temperature is 0"]);
+    firelight(["chat", &run, "--temperature", "0"]).fails(USER, &["--temperature is 0"]);
 }
 
 #[cfg(unix)]

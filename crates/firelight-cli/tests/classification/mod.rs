@@ -145,7 +145,8 @@ fn a_long_text_is_read_in_windows_whose_probabilities_are_averaged() {
     let parts = [&words[..10], &words[5..]].map(|part| chance(&part.join(" "), &[]));
     assert_close(&[chance(&long, &[])], &parts[..1], 1e-5);
     assert_close(&[chance(&long, &["--long", "truncate"])], &parts[..1], 1e-5);
-    assert_close(&[chance(&long, &windows)], &[(10.0 * parts[0] + 3.0 * parts[1]) / 13.0], 1e-5);
+    // Of the 13 words 5 are in both windows, which share their weight.
+    assert_close(&[chance(&long, &windows)], &[(7.5 * parts[0] + 5.5 * parts[1]) / 13.0], 1e-5);
     assert_ne!(chance(&long, &["--long", "windows"]), chance(&long, &[]));
     for long in [&windows[..], &windows[..2], &["--long", "sentences"]] {
         let short = ["--text", "a fine film", "--json"];
@@ -169,14 +170,14 @@ fn the_vectors_of_the_parts_of_a_long_text_are_pooled() {
 #[test]
 fn options_of_long_texts_that_mean_nothing_are_refused() {
     let run = texts().run.display().to_string();
-    let too_far = "stride = 11 must be at least 1 and at most 10, the tokens of a text that a window holds";
+    let too_far = "--stride is 11, expected at least 1 and at most 10, the tokens of a text that a window holds";
     for command in ["classify", "embed"] {
         let refused = |options: &[&str], text: &str| {
             let options = [&[command, &run, "--text", "a fine film"], options].concat();
             firelight(options).fails(USER, &[text]);
         };
         refused(&["--long", "windows", "--stride", "11"], too_far);
-        refused(&["--long", "windows", "--stride", "0"], "stride = 0 must be at least 1");
+        refused(&["--long", "windows", "--stride", "0"], "--stride is 0, expected at least 1");
         refused(&["--stride", "5"], "--stride is for windows: give --long windows");
         refused(&["--long", "sentences", "--stride", "5"], "--stride is for windows");
         refused(&["--long", "whole"], "expected truncate, windows or sentences");

@@ -99,10 +99,10 @@ fn penalties_and_samplers_change_the_text_and_are_checked() {
     let refused = |more: &[&str], expected: &[&str]| {
         firelight(generate(&model().dir, more)).fails(USER, expected);
     };
-    refused(&["--min-p", "2", "--repetition-penalty", "0"], &["min_p is 2", "repetition_penalty is 0"]);
+    refused(&["--min-p", "2", "--repetition-penalty", "0"], &["--min-p is 2", "--repetition-penalty is 0"]);
     refused(&["--xtc-threshold", "0.2"], &["--xtc-probability"]);
     refused(&["--greedy", "--mirostat", "3"], &["--greedy"]);
-    refused(&["--stop", ""], &["stop_strings has an empty text"]);
+    refused(&["--stop", ""], &["--stop contains an empty string; leave it out"]);
 }
 
 #[test]
@@ -115,10 +115,10 @@ fn where_the_user_says_nothing_the_makers_of_the_model_do() {
     fs::write(copy.path().join("generation_config.json"), defaults).unwrap();
     let found = written(&[]);
     assert_eq!(found.stdout, greedy);
-    let told = "as the model's makers say: temperature 2, top_k 1, repetition_penalty 1\n";
+    let told = "defaults of the model: --temperature 2, --top-k 1, --repetition-penalty 1\n";
     assert!(found.stderr.contains(told), "{}", found.stderr);
     assert_eq!(written(&["--top-k", "1000"]).stdout, drawn);
-    assert!(!written(&["--greedy"]).stderr.contains("top_k"));
+    assert!(!written(&["--greedy"]).stderr.contains("--top-k"));
 }
 
 #[test]
@@ -178,5 +178,5 @@ fn an_empty_prompt_is_refused() {
 fn options_out_of_range_are_all_listed() {
     let finished = firelight(generate(&model().dir, &["--temperature", "0", "--top-p", "-1"]));
     assert_eq!(finished.stderr.lines().filter(|line| line.starts_with("error: ")).count(), 2, "{}", finished.stderr);
-    finished.fails(USER, &["temperature is 0", "--greedy", "top_p is -1"]);
+    finished.fails(USER, &["--temperature is 0", "use --greedy", "--top-p is -1"]);
 }

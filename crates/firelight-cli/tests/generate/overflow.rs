@@ -50,8 +50,8 @@ fn the_first_tokens_may_be_kept_of_a_text_and_of_a_prompt() {
         assert_eq!(found, whole, "{read}");
     }
     assert_eq!(ask("The fox", 30, &["--keep", "0"]).succeeds().stdout, ask("The fox", 30, &[]).succeeds().stdout);
-    let most = ["the first 5 tokens of a text are to be kept, but the context holds 8; keep at most 4"];
+    let most = ["--keep is 5, expected at most 4, half of the context of 8 tokens"];
     ask("The fox", 4, &["--keep", "5"]).fails(USER, &most);
     ask("The fox", 4, &["--keep", "2", "--context-overflow", "stop"])
-        .fails(USER, &["--keep is for a text that slides"]);
+        .fails(USER, &["--keep cannot be used with --context-overflow stop"]);
 }

@@ -35,7 +35,7 @@ fn a_banned_text_is_never_written() {
     let run = text(&model().dir);
     let found = firelight(["generate", &run, "--batch-file", &text(&file), "--echo=false", "--ban", "e"]).succeeds();
     assert!(found.stdout.len() > 100 && !found.stdout.contains('e'), "{}", found.stdout);
-    firelight(generate(&model().dir, &["--ban", ""])).fails(USER, &["a banned text is empty", "leave it out"]);
+    firelight(generate(&model().dir, &["--ban", ""])).fails(USER, &["--ban: a banned text is empty", "leave it out"]);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_text_begins_with_its_prefix_and_goes_on_as_behind_a_prompt() {
     assert_eq!(prefixed, greedy("The fox", &["--max-new-tokens", "10"]));
     let refused = |more: &[&str], expected: &[&str]| firelight(generate(&model().dir, more)).fails(USER, expected);
     refused(&["--prefix", "fox", "--regex", "fox"], &["'--prefix <TEXT>'"]);
-    refused(&["--prefix", &"fox ".repeat(9)], &["--prefix has 36 tokens, but the text has at most 30"]);
+    refused(&["--prefix", &"fox ".repeat(9)], &["--prefix has 36 tokens, but the text can have at most 30"]);
     refused(&["--prefix", "f\u{e6}x"], &["--prefix: the character '\u{e6}'"]);
 }
 

@@ -40,11 +40,17 @@ fn beams_find_texts_with_falling_scores() {
     let firsts: std::collections::BTreeSet<String> =
         groups.iter().map(|line| line["text"].as_str().unwrap().chars().take(1).collect()).collect();
     assert_eq!(firsts.len(), 4, "groups avoid one another's tokens: {groups:?}");
-    refused(&["--beams", "3", "--temperature", "2"], &["--temperature is not for a search: leave it out, or --beams"]);
-    refused(&["--beams", "3", "--seed", "7"], &["--seed is not for a search: leave it out, or --beams"]);
+    refused(
+        &["--beams", "3", "--temperature", "2"],
+        &["--temperature cannot be used with --beams: remove one of the two"],
+    );
+    refused(&["--beams", "3", "--seed", "7"], &["--seed cannot be used with --beams: remove one of the two"]);
     refused(&["--greedy", "--seed", "7"], &["'--greedy'", "'--seed <N>'"]);
-    refused(&["--n-best", "2"], &["--n-best is for a search: give --beams, too"]);
-    refused(&["--beams", "3", "--beam-groups", "2"], &["groups is 2, expected a divisor of the number of beams, 3"]);
+    refused(&["--n-best", "2"], &["--n-best needs a beam search: add --beams N, or remove --n-best"]);
+    refused(
+        &["--beams", "3", "--beam-groups", "2"],
+        &["--beam-groups is 2, expected a divisor of --beams, which is 3"],
+    );
     refused(&["--beams", "3", "--early-stopping", "soon"], &["expected full, heuristic or never"]);
 }
 
@@ -70,8 +76,8 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
     assert_eq!((&found["tokens"], &found["stopped"]), (&30.into(), &"max_new_tokens".into()));
     let whole = written(&["--contrastive", "0.6", "--regex", "(fox|hen)( sat)*", "--echo=false"]);
     assert!(whole.starts_with("fox") || whole.starts_with("hen"), "{whole}");
-    refused(&["--contrastive", "1.5"], &["penalty_alpha is 1.5, expected a number from 0 to 1"]);
-    refused(&["--contrastive", "0.6", "--top-k", "0"], &["top_k is 0, expected 1 or more"]);
+    refused(&["--contrastive", "1.5"], &["--contrastive is 1.5, expected a number from 0 to 1"]);
+    refused(&["--contrastive", "0.6", "--top-k", "0"], &["--top-k is 0, expected 1 or more"]);
     let draft = text(&model().dir);
     let others: [&[&str]; 11] = [
         &["--beams", "3"],
@@ -109,10 +115,10 @@ fn an_amateur_changes_every_way_of_writing() {
     refused(&["--amateur-strength", "2"], &["--amateur <MODEL>"]);
     refused(&["--amateur", &run, "--draft", &run], &["'--amateur <MODEL>'", "--draft"]);
     refused(&["--amateur", "no/such/model"], &["no/such/model"]);
-    refused(&["--amateur", &run, "--amateur-strength", "-1"], &["amateur.strength is -1, expected a finite number"]);
+    refused(&["--amateur", &run, "--amateur-strength", "-1"], &["--amateur-strength is -1, expected a finite number"]);
     refused(
         &["--amateur", &run, "--amateur-plausibility", "2"],
-        &["amateur.plausibility is 2, expected a number from"],
+        &["--amateur-plausibility is 2, expected a number from"],
     );
 }
 
@@ -169,15 +175,15 @@ fn constrained_texts_satisfy_their_constraint_at_every_limit() {
     let found = lines(&["--regex", "fox|hen"]).remove(0);
     assert_eq!((&found["stopped"], found["tokens"].as_u64()), (&"complete".into(), Some(3)));
     let short =
-        "the regular expression `fox sat` needs at least 7 tokens, but max_new_tokens is 3; give max_new_tokens = 7";
+        "--max-new-tokens is 3, but the regular expression `fox sat` needs at least 7 tokens; give --max-new-tokens 7";
     refused(&["--max-new-tokens", "3", "--regex", "fox sat"], &[short]);
-    refused(&["--regex", "(fox"], &["the regular expression `(fox` cannot be followed"]);
+    refused(&["--regex", "(fox"], &["the regular expression `(fox` cannot be used"]);
     let scratch = Model::scratch();
     let schema = scratch.path().join("schema.json");
     fs::write(&schema, r#"{"type": "object"}"#).unwrap();
-    refused(&["--json-schema", &text(&schema)], &["the tokenizer has no token for '{', which the JSON schema needs"]);
+    refused(&["--json-schema", &text(&schema)], &["the JSON schema needs the character '{', for which"]);
     fs::write(&schema, "{").unwrap();
-    refused(&["--json-schema", &text(&schema)], &["schema.json` is no JSON: EOF"]);
+    refused(&["--json-schema", &text(&schema)], &["--json-schema: `", "schema.json` is not valid JSON: EOF"]);
     refused(&["--json-schema", "no.json"], &["no.json"]);
     let grammar = scratch.path().join("pairs.lark");
     fs::write(&grammar, "start: \"fox\" (\" \" start)?\n").unwrap();

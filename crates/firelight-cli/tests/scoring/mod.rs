@@ -153,8 +153,8 @@ fn a_text_without_a_token_to_predict_is_refused() {
 #[test]
 fn a_stride_out_of_its_range_is_refused() {
     for stride in ["0", "8"] {
-        let range = "must be at least 1 and less than the context of the model, 8 tokens";
-        let expected = format!("stride = {stride} {range}; leave it out for half the context");
+        let range = "expected at least 1 and less than 8, the tokens of the model's context";
+        let expected = format!("--stride is {stride}, {range}; leave it out for half the context");
         refuses(&model().dir, &["--text", "The fox", "--stride", stride], &expected);
     }
 }
@@ -164,14 +164,18 @@ fn models_of_another_task_and_options_of_another_model_are_refused() {
     let (classifier, translator) = (&classification::texts().run, &translation::pairs().run);
     let name = text(classifier);
     let expected = format!(
-        "`{name}` is a model of the task `classification`, which `firelight score` does not take: ask it with `firelight \
+        "`{name}` is a model of the task `classification`, which `firelight score` does not support: use `firelight \
          classify {name}`"
     );
     refuses(classifier, &["--text", "a film"], &expected);
-    refuses(&model().dir, &["--text", "a", "--source", "b"], "--source is for translators: leave it out");
+    refuses(
+        &model().dir,
+        &["--text", "a", "--source", "b"],
+        "--source is for translators, and this model is none: remove it",
+    );
     let stride = ["--source", "a", "--text", "b", "--stride", "2"];
-    refuses(translator, &stride, "--stride is for language models: leave it out");
-    let missing = "--text is a target of this model: give what it is a translation of with --source";
+    refuses(translator, &stride, "--stride is for language models, and this model is a translator: remove it");
+    let missing = "this model is a translator, which scores --text as a translation: add its source with --source TEXT";
     refuses(translator, &["--text", "b"], missing);
     let empty = "the source is empty: expected the text that the target is a translation of; give a source of one character or more";
     refuses(translator, &["--source", "", "--text", "b"], empty);

@@ -133,7 +133,7 @@ fn guesses_change_no_translation_and_are_for_one_beam() {
     assert_eq!(translated(&["--prompt-lookup"]).succeeds().stdout, expected);
     let alone = firelight(translate(&["--file", &file, "--prompt-lookup"]));
     alone.fails(USER, &["guesses (--prompt-lookup) are for one text", "5 beams", "(--beams 1)"]);
-    translated(&["--prompt-lookup", "--n-best", "2"]).fails(USER, &["n_best is 2"]);
+    translated(&["--prompt-lookup", "--n-best", "2"]).fails(USER, &["--n-best is 2"]);
     translated(&["--prompt-lookup", "--early-stopping", "never"])
         .fails(USER, &["but early stopping is `never`; stop early (--early-stopping heuristic)"]);
 }
@@ -157,11 +157,12 @@ fn translations_are_drawn_and_restricted_as_texts_of_a_language_model_are() {
         let keeps = |line: &str| line.starts_with("ca") && !line.contains('b');
         assert!(found.lines().count() == 6 && found.lines().all(keeps), "{found}");
     }
-    translated(&["--temperature", "0"]).fails(USER, &["temperature is 0"]);
-    translated(&["--top-p", "0.5", "--beams", "2"]).fails(USER, &["--top-p is not for a search"]);
+    translated(&["--temperature", "0"]).fails(USER, &["--temperature is 0"]);
+    translated(&["--top-p", "0.5", "--beams", "2"]).fails(USER, &["--top-p cannot be used with --beams"]);
     translated(&["--min-p", "0.5", "--prompt-lookup"]).fails(USER, &["and greedy, but tokens are drawn"]);
     translated(&["--sentences", "--regex", "a"]).fails(USER, &["'--sentences'", "--regex"]);
-    translated(&["--prefix", &"a".repeat(13)]).fails(USER, &["--prefix has 13 tokens, but the text has at most 12"]);
+    translated(&["--prefix", &"a".repeat(13)])
+        .fails(USER, &["--prefix has 13 tokens, but the text can have at most 12"]);
 }
 
 /// A model of the same recipe that knows other characters.
@@ -307,7 +308,7 @@ fn the_length_penalty_is_the_power_that_scores_are_divided_by() {
     assert_close(&[mean * length], &[sum], 1e-4 * sum.abs());
     let (_, product, _) = of("-1");
     assert_close(&[product], &[sum * length], 1e-4 * (sum * length).abs());
-    firelight(translate(&["--text", "a", "--length-penalty", "nan"])).fails(USER, &["length_penalty is NaN"]);
+    firelight(translate(&["--text", "a", "--length-penalty", "nan"])).fails(USER, &["--length-penalty is NaN"]);
     let run = pairs().run.display().to_string();
     firelight(["evaluate", &run, "--length-penalty", "-1", "--json"]).succeeds();
 }

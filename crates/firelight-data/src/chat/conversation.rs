@@ -46,7 +46,7 @@ impl Conversation {
         let list = || serde_json::from_str::<Vec<Value>>(text).map(Self::of);
         let parsed = if text.trim_start().starts_with('[') { list() } else { serde_json::from_str(text) };
         parsed.map_err(|error| {
-            let problem = format!("this is no conversation: {}", shortened_reason(&error.to_string()));
+            let problem = format!("this is not a conversation: {}", shortened_reason(&error.to_string()));
             InputError::new(problem).advise(r#"give a list such as [{"role": "user", "content": "Hello"}]"#)
         })
     }

@@ -100,8 +100,9 @@ fn unmarked(text: &str) -> String {
 fn spelt<'s>(number: &str, special: &'s [String]) -> Result<&'s str, InputError> {
     let token = number.parse::<usize>().ok().and_then(|number| special.get(number));
     token.map(String::as_str).ok_or_else(|| {
-        let problem = format!("the chat template cuts a special token in a message: found {:?}", shortened(number));
-        InputError::new(problem).advise("write the message without it")
+        let problem =
+            format!("the chat template cuts a special token that a message contains: found {:?}", shortened(number));
+        InputError::new(problem).advise("write the message without the special token")
     })
 }
 
@@ -169,6 +170,9 @@ mod tests {
         let template = ChatTemplate::new("{{ messages[0].content[:2] }}").unwrap();
         let error = template.encode(&Conversation::new([("user", "a</s>")]), &bytes()).unwrap_err();
         assert!(error.is_user_error(), "{error}");
-        assert!(error.to_string().starts_with("the chat template cuts a special token in a message"), "{error}");
+        assert!(
+            error.to_string().starts_with("the chat template cuts a special token that a message contains"),
+            "{error}"
+        );
     }
 }

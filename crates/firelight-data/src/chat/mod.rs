@@ -102,7 +102,7 @@ impl ChatTemplate {
         let tool_use = of_file(folder, &[TOOL_TEMPLATE, PUBLISHED_TOOL_TEMPLATE])?.or_else(|| of_config(TOOL_USE));
         let Some((path, template)) = template else { return Ok(None) };
         let refused = |path: &Path, error: DataError| {
-            InputError::in_file(path, format!("cannot be used: {error}")).advise("expected a Jinja template")
+            InputError::in_file(path, format!("cannot be used: {error}")).advise("give a valid Jinja template")
         };
         let mut found = Self::new(template).map_err(|error| refused(&path, error))?;
         if let Some((path, tool_use)) = tool_use {
@@ -162,7 +162,7 @@ impl ChatTemplate {
         let name = if self.tool_use.is_some() && conversation.has_tools() { TOOL_USE } else { DEFAULT };
         let variables = context! { ..conversation.variables(), ..Value::from(Serde(&self.tokens)) };
         let rendered = self.jinja.get_template(name).and_then(|template| template.render(variables));
-        Ok(rendered.map_err(|error| InputError::new(refused(&error)).advise("look at the roles of its messages"))?)
+        Ok(rendered.map_err(|error| refused(&error))?)
     }
 
     fn add(&mut self, name: &'static str, template: String) -> Result<(), Error> {
@@ -198,14 +198,15 @@ fn of_config(templates: &Json, name: &str) -> Option<String> {
 }
 
 fn wrong(error: &Error) -> String {
-    let line = error.line().map_or(String::new(), |line| format!(", line {line}"));
-    format!("the chat template is wrong{line}: {}", reason(error))
+    let line = error.line().map_or(String::new(), |line| format!(" in line {line}"));
+    format!("the chat template has an error{line}: {}", reason(error))
 }
 
-fn refused(error: &Error) -> String {
+fn refused(error: &Error) -> InputError {
     match error.kind() {
-        ErrorKind::OutOfFuel => "the chat template does not come to an end".into(),
-        _ => format!("the chat template refuses the conversation: {}", reason(error)),
+        ErrorKind::OutOfFuel => InputError::new("the chat template does not terminate").advise("shorten its loops"),
+        _ => InputError::new(format!("the chat template rejects the conversation: {}", reason(error)))
+            .advise("check the roles of the messages and their order"),
     }
 }
 

@@ -102,7 +102,10 @@ fn a_template_is_found_wherever_it_is_published_and_kept() {
 fn a_template_that_is_wrong_is_told_with_its_place() {
     let error = |files: &[(&str, &str)]| ChatTemplate::of_folder(folder(files).path()).unwrap_err();
     let found = error(&[("chat_template.jinja", "a\n{% for %}")]);
-    assert!(found.is_user_error() && found.to_string().contains("the chat template is wrong, line 2: "), "{found}");
+    assert!(
+        found.is_user_error() && found.to_string().contains("the chat template has an error in line 2: "),
+        "{found}"
+    );
     assert!(error(&[("tokenizer_config.json", "{")]).to_string().contains("tokenizer_config.json"));
 }
 
@@ -115,15 +118,15 @@ fn a_template_that_refuses_or_fails_is_told_with_its_reason() {
     };
     assert!(
         error("{{ raise_exception('no system') }}")
-            .starts_with("the chat template refuses the conversation: no system")
+            .starts_with("the chat template rejects the conversation: no system")
     );
-    assert!(error("{{ messages[0].content.pop() }}").contains("refuses"));
+    assert!(error("{{ messages[0].content.pop() }}").contains("rejects"));
     assert!(error("{{ strftime_now('%Q') }}").contains("the date cannot be written as \"%Q\""));
     for wide in ["{{ messages | tojson(indent=70000) }}", "{{ 'a' | indent(70000) }}"] {
         assert!(error(wide).contains("an indentation of 70000 is too wide"));
     }
     let long = Conversation::parse("{\"role\": 1}").unwrap_err().to_string();
-    assert!(long.starts_with("this is no conversation: missing field `messages`"), "{long}");
+    assert!(long.starts_with("this is not a conversation: missing field `messages`"), "{long}");
 }
 
 #[test]
@@ -134,7 +137,7 @@ fn a_template_without_an_end_ends() {
         "{% set ns = namespace(x='ab') %}{% for a in range(90000) %}{% set ns.x = ns.x ~ ns.x %}{% endfor %}",
     ] {
         let found = ChatTemplate::new(template).unwrap().render(&Conversation::new([])).unwrap_err().to_string();
-        assert!(found.contains("does not come to an end") || found.contains("recursion"), "{found}");
+        assert!(found.contains("does not terminate") || found.contains("recursion"), "{found}");
     }
 }
 

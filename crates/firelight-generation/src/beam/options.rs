@@ -163,11 +163,11 @@ impl BeamOptions {
         }
         if self.n_best == 0 || self.n_best > self.beams {
             let (n_best, beams) = (self.n_best, self.beams);
-            problems.push(format!("n_best is {n_best}, expected 1 or more and at most the number of beams, {beams}"));
+            problems.push(format!("n_best is {n_best}, expected at least 1 and at most beams, which is {beams}"));
         }
         if self.groups == 0 || !self.beams.is_multiple_of(self.groups) {
-            problems
-                .push(format!("groups is {}, expected a divisor of the number of beams, {}", self.groups, self.beams));
+            let (groups, beams) = (self.groups, self.beams);
+            problems.push(format!("groups is {groups}, expected a divisor of beams, which is {beams}"));
         }
         if !(0.0..=1e6).contains(&self.diversity_penalty) {
             problems.push(format!("diversity_penalty is {}, expected a number from 0 to 1e6", self.diversity_penalty));
@@ -219,8 +219,8 @@ mod tests {
         assert_eq!(
             options.validate().unwrap_err().to_string(),
             "invalid generation options: beams is 0, expected 1 to 1024; max_new_tokens is 0, expected 1 or more; \
-             length_penalty is NaN, expected a finite number; n_best is 3, expected 1 or more and at most the number of \
-             beams, 0"
+             length_penalty is NaN, expected a finite number; n_best is 3, expected at least 1 and at most beams, which is \
+             0"
         );
         assert!(BeamOptions::new(1).with_beams(MAX_BEAMS + 1).validate().is_err());
         assert!(BeamOptions::new(1).with_n_best(5).validate().is_err());

@@ -110,7 +110,7 @@ fn keywords_that_are_not_followed_are_refused_by_name() {
         // Within another schema as well as alone.
         for schema in [schema.clone(), json!({"anyOf": [schema, {"type": "null"}], "$defs": {}})] {
             let error = of_bytes(Source::Schema(schema.clone())).unwrap_err().to_string();
-            assert!(error.starts_with("the JSON schema cannot be followed: "), "{schema}: {error}");
+            assert!(error.starts_with("the JSON schema cannot be used: "), "{schema}: {error}");
             assert!(error.contains(named), "{schema}: {error}");
         }
     }

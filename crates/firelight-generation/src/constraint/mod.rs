@@ -139,11 +139,9 @@ impl Constraint {
         match self.needs() {
             needs if needs <= max_new_tokens => Ok(()),
             needs => {
-                let problem = format!(
-                    "{} needs at least {needs} tokens, but max_new_tokens is {max_new_tokens}",
-                    self.0.source()
-                );
-                Err(InputError::new(problem).advise(format!("give max_new_tokens = {needs} or more")).into())
+                let source = self.0.source();
+                let problem = format!("max_new_tokens is {max_new_tokens}, but {source} needs at least {needs} tokens");
+                Err(InputError::new(problem).advise(format!("give max_new_tokens {needs} or more")).into())
             }
         }
     }

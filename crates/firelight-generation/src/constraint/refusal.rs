@@ -15,11 +15,11 @@ pub(super) fn of_message(source: &Source, message: &str) -> GenerationError {
         return GenerationError::Unsatisfiable { problem: format!("no JSON satisfies the schema: {reason}") };
     }
     let advice = match source {
-        Source::Regex(_) => "give one of the `regex` crate's, without anchors and look-around",
-        Source::Schema(_) => "give one without it",
-        Source::Lark(_) => "give one in llguidance's variant of Lark",
+        Source::Regex(_) => "use the syntax of Rust's `regex` crate, without anchors and look-around",
+        Source::Schema(_) => "change or remove that part of the schema",
+        Source::Lark(_) => "write it in llguidance's variant of Lark",
     };
-    InputError::new(format!("{source} cannot be followed: {reason}")).advise(advice).into()
+    InputError::new(format!("{source} cannot be used: {reason}")).advise(advice).into()
 }
 
 /// The most telling line: why nothing satisfies a schema, what is wrong with a regular expression, or else the first line. Leaves out hints at
@@ -34,8 +34,8 @@ fn reason(message: &str) -> &str {
 
 /// The error of a constraint that needs a character which the tokenizer does not have.
 pub(super) fn of_missing(source: &Source, character: char) -> InputError {
-    let problem = format!("the tokenizer has no token for {character:?}, which {source} needs");
-    InputError::new(problem).advise("give a model whose tokenizer knows it, such as one of bytes")
+    let problem = format!("{source} needs the character {character:?}, for which the tokenizer has no token");
+    InputError::new(problem).advise("use a model whose tokenizer has one, such as a tokenizer of bytes")
 }
 
 /// The error of a constraint for which no text was found: because the searches `gave_up` after so many bytes, or because there is none.

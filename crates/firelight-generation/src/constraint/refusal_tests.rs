@@ -10,16 +10,16 @@ use crate::GenerationError;
 #[test]
 fn a_regular_expression_or_grammar_that_cannot_be_followed_is_refused_by_name() {
     let told = |found: Result<Constraint, GenerationError>| found.unwrap_err().to_string();
-    let advice = "give one of the `regex` crate's, without anchors and look-around";
+    let advice = "use the syntax of Rust's `regex` crate, without anchors and look-around";
     for (pattern, reason) in [
         ("[a", "unclosed character class"),
         ("(?=a)b", "look-around, including look-ahead and look-behind, is not supported"),
     ] {
-        let expected = format!("the regular expression `{pattern}` cannot be followed: {reason}; {advice}");
+        let expected = format!("the regular expression `{pattern}` cannot be used: {reason}; {advice}");
         assert_eq!(told(Constraint::regex(pattern, &bytes())), expected);
     }
     for (grammar, reason) in [("start: other", "at 1(8): unknown name: \"other\""), ("", "no start rule found")] {
-        let expected = format!("the grammar cannot be followed: {reason}; give one in llguidance's variant of Lark");
+        let expected = format!("the grammar cannot be used: {reason}; write it in llguidance's variant of Lark");
         assert_eq!(told(Constraint::lark(grammar, &bytes())), expected);
     }
 }
@@ -35,7 +35,10 @@ fn a_schema_that_cannot_be_followed_is_refused_by_name() {
         (json!({"oneOf": [{"type": "string"}, {"minLength": 2}]}), "oneOf constraints are not supported"),
     ] {
         let error = Constraint::json_schema(&schema, &bytes()).unwrap_err().to_string();
-        assert_eq!(error, format!("the JSON schema cannot be followed: {expected}; give one without it"));
+        assert_eq!(
+            error,
+            format!("the JSON schema cannot be used: {expected}; change or remove that part of the schema")
+        );
     }
 }
 
@@ -61,14 +64,16 @@ fn a_schema_that_nothing_satisfies_is_refused_by_name() {
 #[test]
 fn what_the_tokenizer_cannot_write_is_named() {
     let digits = Tokenizer::train(&TokenizerConfig::Char, "0123456789.,\":ab").unwrap();
-    let advice = "give a model whose tokenizer knows it, such as one of bytes";
+    let advice = "use a model whose tokenizer has one, such as a tokenizer of bytes";
     assert_eq!(
         Constraint::json_schema(&json!({"type": "object"}), &digits).unwrap_err().to_string(),
-        format!("the tokenizer has no token for '{{', which the JSON schema needs; {advice}")
+        format!("the JSON schema needs the character '{{', for which the tokenizer has no token; {advice}")
     );
     assert_eq!(
         Constraint::regex("[0-9]{2}x", &digits).unwrap_err().to_string(),
-        format!("the tokenizer has no token for 'x', which the regular expression `[0-9]{{2}}x` needs; {advice}")
+        format!(
+            "the regular expression `[0-9]{{2}}x` needs the character 'x', for which the tokenizer has no token; {advice}"
+        )
     );
     assert_eq!(Constraint::regex("x|[0-9]", &digits).unwrap().needs(), 1, "another text will do");
     let pieces =

@@ -45,14 +45,15 @@ fn check_properties(schema: &Value) -> Result<(), String> {
     }
     let counted = required + 1;
     Err(format!(
-        "minProperties is {least}, but free names may repeat, so that {counted} can be counted; name them in `required`"
+        "minProperties is {least}, but names that the schema leaves free may repeat, so that only {counted} can be \
+         guaranteed; list the names in `required`"
     ))
 }
 
 fn check_numbers(keyword: &str, value: &Value) -> Result<(), String> {
     match value {
         Value::Number(number) if !is_exact(number) => {
-            Err(format!("{keyword} has {number}, an integer that 64-bit floating point numbers do not hold"))
+            Err(format!("{keyword} has {number}, an integer that a 64-bit float cannot hold exactly"))
         }
         Value::Array(values) => values.iter().try_for_each(|value| check_numbers(keyword, value)),
         Value::Object(values) => values.values().try_for_each(|value| check_numbers(keyword, value)),
@@ -75,10 +76,10 @@ mod tests {
     #[test]
     fn what_would_be_broken_in_silence_is_named() {
         let free = json!({"type": "object", "required": ["a"], "minProperties": 3});
-        let counted =
-            "minProperties is 3, but free names may repeat, so that 2 can be counted; name them in `required`";
+        let counted = "minProperties is 3, but names that the schema leaves free may repeat, so that only 2 can be \
+                       guaranteed; list the names in `required`";
         let large = 9_007_199_254_740_993u64;
-        let number = "has 9007199254740993, an integer that 64-bit floating point numbers do not hold";
+        let number = "has 9007199254740993, an integer that a 64-bit float cannot hold exactly";
         for (schema, expected) in [
             (free.clone(), counted.to_string()),
             (json!({"$defs": {"x": {"anyOf": [true, {"items": free}]}}}), counted.to_string()),

@@ -94,7 +94,7 @@ fn what_would_end_a_text_too_early_is_refused() {
     options.validate().unwrap();
     options.processing.constraint = Some(regex("ab"));
     let error = options.validate().unwrap_err().to_string();
-    assert!(error.contains("stop_strings would end a text before its constraint holds"), "{error}");
+    assert!(error.contains("stop_strings cannot be combined with a constraint"), "{error}");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn a_text_is_closed_within_its_limit() {
     let error = constraint.check(20).unwrap_err().to_string();
     assert_eq!(
         error,
-        "the JSON schema needs at least 21 tokens, but max_new_tokens is 20; give max_new_tokens = 21 or more"
+        "max_new_tokens is 20, but the JSON schema needs at least 21 tokens; give max_new_tokens 21 or more"
     );
 }
 

@@ -50,7 +50,7 @@ impl BannedText {
     /// ([`Tokenizer::token_bytes`]).
     pub fn new<S: AsRef<str>>(texts: &[S], tokenizer: &Tokenizer) -> Result<Self, InputError> {
         if texts.iter().any(|text| text.as_ref().is_empty()) {
-            let problem = "a banned text is empty, and an empty text is part of every text";
+            let problem = "a banned text is empty, and every text contains the empty text";
             return Err(InputError::new(problem).advise("leave it out"));
         }
         let tokens = tokenizer.token_bytes()?;

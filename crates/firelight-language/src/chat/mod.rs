@@ -226,12 +226,13 @@ fn end_of_turn(template: &ChatTemplate, tokenizer: &Tokenizer) -> Option<u32> {
 
 fn nothing_to_answer() -> InputError {
     InputError::new("there is no message to answer: the conversation is empty, or ends with an answer")
-        .advise("add a message of the user first")
+        .advise("add a user message first")
 }
 
 fn too_long(tokens: usize, context: usize) -> InputError {
-    let problem =
-        format!("the message has {tokens} tokens with its template, expected fewer than {context}, the context");
+    let problem = format!(
+        "the message has {tokens} tokens with its template, expected fewer than {context}, the model's context"
+    );
     InputError::new(problem).advise("write a shorter message")
 }
 

@@ -105,8 +105,7 @@ fn a_message_beyond_the_context_is_refused_and_can_be_taken_back() {
     assert_eq!(chat.undo(), Some("a".repeat(60)));
     chat.push("a".repeat(61));
     let error = chat.answer(&options(9), |_| ControlFlow::Continue(())).unwrap_err();
-    let expected =
-        "the message has 64 tokens with its template, expected fewer than 64, the context; write a shorter message";
+    let expected = "the message has 64 tokens with its template, expected fewer than 64, the model's context; write a shorter message";
     assert!(error.is_user_error() && error.to_string() == expected, "{error}");
     assert_eq!((chat.undo(), chat.undo(), chat.messages().len()), (Some("a".repeat(61)), None, 0));
 }

@@ -60,7 +60,7 @@ impl TextGenerator {
     /// let generator = || TextGenerator::new(model.clone(), Tokenizer::train(&TokenizerConfig::Byte, "").unwrap());
     /// assert!(generator().with_kept(4).is_ok());
     /// let error = generator().with_kept(5).unwrap_err();
-    /// assert!(error.to_string().starts_with("the first 5 tokens of a text are to be kept, but the context holds 8"));
+    /// assert!(error.to_string().starts_with("keep is 5, expected at most 4"));
     /// ```
     ///
     /// # Errors
@@ -68,9 +68,9 @@ impl TextGenerator {
     pub fn with_kept(mut self, tokens: usize) -> Result<Self, TaskError> {
         let context = self.model.max_seq_len();
         if tokens > context / 2 {
-            let problem =
-                format!("the first {tokens} tokens of a text are to be kept, but the context holds {context}");
-            return Err(InputError::new(problem).advise(format!("keep at most {}", context / 2)).into());
+            let most = context / 2;
+            let problem = format!("keep is {tokens}, expected at most {most}, half of the context of {context} tokens");
+            return Err(InputError::new(problem).into());
         }
         self.keep = Some(tokens);
         Ok(self)
@@ -125,10 +125,8 @@ pub(super) fn reason(stopped: StopReason, new_tokens: usize, max_new_tokens: usi
 
 /// A search needs room for a token.
 pub(super) fn full(prompt: usize) -> InputError {
-    InputError::new(format!(
-        "the prompt has {prompt} tokens, which fill the context: nothing can be searched behind it"
-    ))
-    .advise("shorten it, or let the text slide")
+    InputError::new(format!("the prompt has {prompt} tokens, which fill the context, so that no new token fits"))
+        .advise("shorten the prompt, or let the text slide")
 }
 
 /// How many tokens are dropped of a text that has grown to so many, of which the first `keep` stay.

@@ -43,7 +43,7 @@ impl TextGenerator {
         let better = |best: GeneratedText, text: GeneratedText| {
             if text.mean_log_probability() > best.mean_log_probability() { text } else { best }
         };
-        let none = || InputError::new("the best of 0 texts is wanted, expected 1 or more");
+        let none = || InputError::new("samples is 0, expected 1 or more");
         Ok(texts.into_iter().reduce(better).ok_or_else(none)?)
     }
 

@@ -164,7 +164,10 @@ fn a_cache_is_compressed_or_has_a_type() {
     ];
     for refused in refused {
         let error = refused.unwrap_err();
-        assert!(error.is_user_error() && error.to_string().contains("leave out the one or the other"), "{error}");
+        assert!(
+            error.is_user_error() && error.to_string().contains("leave out the compression or the cache type"),
+            "{error}"
+        );
     }
 }
 

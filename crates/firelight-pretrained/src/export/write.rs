@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use firelight_core::AdapterConfig;
 use firelight_data::{ChatTemplate, SpecialRole, Tokenizer};
 use firelight_generation::GenerationDefaults;
 use firelight_storage::{InputError, Parameters, StorageError, TaskError, is_adapter_path, replace_file, write_atomic};
@@ -19,48 +20,87 @@ use crate::gguf::pre_tokenizer_name;
 use crate::plan::{Part, Table, Written};
 
 impl Export<'_> {
-    /// Writes `config.json`, `model.safetensors` and the files of the tokenizer. Returns what is worth telling.
+    /// Writes a new folder: the adapters of a run that has them, or else the whole model. Returns what is worth telling.
     pub(crate) fn write(&self) -> Result<Vec<String>, TaskError> {
         let structure = Structure::of_run(self.run)?;
         let parameters = Parameters::open(self.weights)?;
-        if let Some(adapters) = structure.adapters().filter(|_| parameters.have_adapters()) {
-            let base = structure.without_adapters();
-            let shapes = shapes(&parameters, |path| is_own(path) && !is_adapter_path(path));
-            let table = Published::of(&base, &shapes, self.run)?.description.table;
-            return self.adapters(&base, adapters, &table, &parameters).map(|()| Vec::new());
+        match structure.adapters().filter(|_| parameters.have_adapters()) {
+            Some(adapters) => self.adapters_alone(&structure, adapters, &parameters).map(|()| Vec::new()),
+            None => self.model(&structure, &parameters),
         }
-        let Published { mut config, description } = Published::of(&structure, &shapes(&parameters, is_own), self.run)?;
-        let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
-        let tokenizer = tokenizer.map(|tokenizer| with_end(tokenizer, &structure)).transpose()?;
+    }
+
+    /// Writes the adapters without the model that they change.
+    fn adapters_alone(
+        &self,
+        structure: &Structure,
+        adapters: &AdapterConfig,
+        parameters: &Parameters,
+    ) -> Result<(), TaskError> {
+        let base = structure.without_adapters();
+        let shapes = shapes(parameters, |path| is_own(path) && !is_adapter_path(path));
+        let table = Published::of(&base, &shapes, self.run)?.description.table;
+        self.adapters(&base, adapters, &table, parameters)
+    }
+
+    /// Writes the whole model, `config.json` last. Tokenizer and chat template are read before the folder is made, so that a damaged one
+    /// leaves no folder behind.
+    fn model(&self, structure: &Structure, parameters: &Parameters) -> Result<Vec<String>, TaskError> {
+        let Published { mut config, description } = Published::of(structure, &shapes(parameters, is_own), self.run)?;
+        add_dtype(&mut config);
+        let tokenizer = self.tokenizer(structure)?;
         let chat = ChatTemplate::of_folder(self.run.path())?;
-        config.insert("dtype".into(), json!("float32"));
-        config.insert("torch_dtype".into(), json!("float32"));
         self.make_folder()?;
-        self.weights(&description.table, &parameters, is_own, &self.to.join("model.safetensors"))?;
-        let mut notes = Vec::new();
+        self.weights(&description.table, parameters, is_own, &self.to.join("model.safetensors"))?;
         let generation = GenerationDefaults::of_file(self.run.generation())?;
-        if let Some(tokenizer) = tokenizer {
-            let uncounted = uncounted(&config, &tokenizer);
-            let padding = padding_of(&generation, &tokenizer).or(tokenizer.role(SpecialRole::End));
-            let tokenizer = with_padding(tokenizer, &config, padding)?;
-            add_ids(&mut config, &tokenizer);
-            // No id of the config: `generate` would take unknown words for padding, where it is given no mask.
-            let unknown = tokenizer.role(SpecialRole::Unknown);
-            let tokenizer = with_padding(tokenizer, &config, unknown)?;
-            let settings = tokenizer_config(&tokenizer, chat.as_ref(), &structure);
-            notes = self.tokenizers(&tokenizer, settings, &config["model_type"])?;
-            notes.extend(uncounted);
-        }
-        chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
-        if !generation.is_empty() {
-            self.json("generation_config.json", &serde_json::to_value(generation).unwrap_or_default())?;
-        }
-        if let Structure::Encoder(model) = &structure {
-            self.sentence(model, &parameters)?;
-        }
-        image::preprocessor(&structure).map_or(Ok(()), |value| self.json("preprocessor_config.json", &value))?;
+        let notes = match tokenizer {
+            Some(tokenizer) => self.text_files(tokenizer, &mut config, &generation, chat.as_ref(), structure)?,
+            None => Vec::new(),
+        };
+        self.generation_files(chat.as_ref(), generation)?;
+        self.sentence_and_image_files(structure, parameters)?;
         self.json("config.json", &Value::Object(config))?;
         Ok(notes)
+    }
+
+    /// The tokenizer of the run, where the model reads text.
+    fn tokenizer(&self, structure: &Structure) -> Result<Option<Tokenizer>, TaskError> {
+        let tokenizer = structure.reads_text().then(|| Tokenizer::load(self.run.tokenizer())).transpose()?;
+        tokenizer.map(|tokenizer| with_end(tokenizer, structure)).transpose()
+    }
+
+    /// Writes the tokenizer, and its special tokens into `config`. Returns what is worth telling.
+    fn text_files(
+        &self,
+        tokenizer: Tokenizer,
+        config: &mut Map<String, Value>,
+        generation: &GenerationDefaults,
+        chat: Option<&ChatTemplate>,
+        structure: &Structure,
+    ) -> Result<Vec<String>, TaskError> {
+        let uncounted = uncounted(config, &tokenizer);
+        let tokenizer = with_special_tokens(tokenizer, config, generation)?;
+        let settings = tokenizer_config(&tokenizer, chat, structure);
+        let mut notes = self.tokenizers(&tokenizer, settings, &config["model_type"])?;
+        notes.extend(uncounted);
+        Ok(notes)
+    }
+
+    /// Writes the chat template and `generation_config.json`, where there are such.
+    fn generation_files(&self, chat: Option<&ChatTemplate>, generation: GenerationDefaults) -> Result<(), TaskError> {
+        chat.map_or(Ok(()), |chat| chat.publish(self.to))?;
+        if generation.is_empty() {
+            return Ok(());
+        }
+        self.json("generation_config.json", &serde_json::to_value(generation).unwrap_or_default())
+    }
+
+    /// Writes what sentence-transformers adds to an encoder, or how pixels become numbers, where the model has such.
+    fn sentence_and_image_files(&self, structure: &Structure, parameters: &Parameters) -> Result<(), TaskError> {
+        if let Structure::Encoder(model) = structure {
+            self.sentence(model, parameters)?;
+        }
+        image::preprocessor(structure).map_or(Ok(()), |value| self.json("preprocessor_config.json", &value))
     }
 
     /// Writes the files of one tokenizer, or of two.
@@ -247,6 +287,12 @@ impl safetensors::View for Filled<'_> {
     }
 }
 
+/// The type of the weights, under the names that newer and older versions of `transformers` have for it.
+fn add_dtype(config: &mut Map<String, Value>) {
+    config.insert("dtype".into(), json!("float32"));
+    config.insert("torch_dtype".into(), json!("float32"));
+}
+
 /// Every source ends in the end token. Published tokenizers put it there; of those that were trained here the translator does.
 fn with_end(tokenizer: Tokenizer, structure: &Structure) -> Result<Tokenizer, TaskError> {
     let is_bare = matches!(structure, Structure::Seq2Seq(_)) && tokenizer.frame().is_none();
@@ -254,6 +300,20 @@ fn with_end(tokenizer: Tokenizer, structure: &Structure) -> Result<Tokenizer, Ta
         Some(end) => tokenizer.with_end(end)?,
         None => tokenizer,
     })
+}
+
+/// The tokenizer with a token for padding; `config` gets the ids of special tokens.
+fn with_special_tokens(
+    tokenizer: Tokenizer,
+    config: &mut Map<String, Value>,
+    generation: &GenerationDefaults,
+) -> Result<Tokenizer, TaskError> {
+    let padding = padding_of(generation, &tokenizer).or(tokenizer.role(SpecialRole::End));
+    let tokenizer = with_padding(tokenizer, config, padding)?;
+    add_ids(config, &tokenizer);
+    // No id of the config: `generate` would take unknown words for padding, where it is given no mask.
+    let unknown = tokenizer.role(SpecialRole::Unknown);
+    with_padding(tokenizer, config, unknown)
 }
 
 /// The padding of a published model, where its tokenizer does not tell.

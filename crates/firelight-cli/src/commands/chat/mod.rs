@@ -102,7 +102,7 @@ impl Chat {
 
 fn template_in(path: &Path) -> Result<ChatTemplate> {
     let refused = |error: DataError| {
-        InputError::in_file(path, format!("cannot be used: {error}")).advise("give a Jinja template")
+        InputError::in_file(path, format!("cannot be used: {error}")).advise("give a valid Jinja template")
     };
     Ok(ChatTemplate::new(read_text(path)?).map_err(refused)?)
 }
@@ -116,8 +116,8 @@ fn with_tokens(template: ChatTemplate, tokenizer: &Tokenizer) -> ChatTemplate {
 
 fn without_template(run: &Path) -> Mistake {
     Mistake(format!(
-        "`{run}` has no chat template, which says how the model reads a conversation: name a file with the one that it was trained with by \
-         --template FILE, or continue a text with `firelight generate {run}`",
+        "`{run}` has no chat template, so that it cannot read a conversation: give the template that it was trained with by --template \
+         FILE, or continue a text with `firelight generate {run}`",
         run = run.display()
     ))
 }

@@ -52,11 +52,11 @@ impl Order {
         let argument = argument.trim();
         match (name, argument) {
             ("/system", text) => Ok(Self::System(text.into())),
-            ("/save" | "/load", "") => Err(format!("{name} lacks the path of a file: type {name} FILE")),
+            ("/save" | "/load", "") => Err(format!("{name} needs the path of a file: type {name} FILE")),
             ("/save", file) => Ok(Self::Save(file.into())),
             ("/load", file) => Ok(Self::Load(file.into())),
             (_, "") => Self::bare(name).ok_or_else(|| unknown(name)),
-            _ if Self::bare(name).is_some() => Err(format!("{name} takes nothing behind it: type {name} alone")),
+            _ if Self::bare(name).is_some() => Err(format!("{name} takes no argument: type {name} alone")),
             _ => Err(unknown(name)),
         }
     }
@@ -109,7 +109,7 @@ mod tests {
             told("/etc/passwd says")
         );
         assert!(!told("/").contains("did you mean"), "{}", told("/"));
-        assert_eq!(told("/save"), "/save lacks the path of a file: type /save FILE");
-        assert_eq!(told("/undo twice"), "/undo takes nothing behind it: type /undo alone");
+        assert_eq!(told("/save"), "/save needs the path of a file: type /save FILE");
+        assert_eq!(told("/undo twice"), "/undo takes no argument: type /undo alone");
     }
 }

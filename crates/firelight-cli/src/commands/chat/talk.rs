@@ -140,8 +140,7 @@ impl<'g> Talk<'g> {
         output::aside(format_args!("{}", self.summary(answer)));
         if answer.left_out > self.left_out {
             output::note(format_args!(
-                "the conversation outgrows the context: the model no longer reads the oldest messages of the user and their answers, {} so \
-                 far",
+                "the conversation outgrows the context: the model no longer reads its oldest messages and their answers, {} so far",
                 answer.left_out
             ));
         }
@@ -176,7 +175,7 @@ impl<'g> Talk<'g> {
     fn clear(&mut self) {
         self.session.clear();
         (self.retries, self.left_out) = (0, 0);
-        output::note(format_args!("the conversation is forgotten"));
+        output::note(format_args!("the conversation has been cleared"));
     }
 
     fn undo(&mut self) {
@@ -197,7 +196,7 @@ impl<'g> Talk<'g> {
 
     fn load(&mut self, path: &Path) -> Result<(), TaskError> {
         let wrong = |error: serde_json::Error| {
-            let problem = format!("holds no conversation: {}", shortened_reason(&error.to_string()));
+            let problem = format!("is not a saved conversation: {}", shortened_reason(&error.to_string()));
             InputError::in_file(path, problem).advise(r#"give a list such as [{"role": "user", "content": "Hello"}]"#)
         };
         let messages: Vec<ChatMessage> = serde_json::from_str(&read_text_file(path, LIMIT)?).map_err(wrong)?;

@@ -72,15 +72,18 @@ impl Score {
 
     /// How probable texts are to a language model.
     pub(super) fn texts(&self) -> Result<()> {
-        ensure!(self.source.is_none(), Mistake("--source is for translators: leave it out".into()));
+        let problem = "--source is for translators, and this model is none: remove it";
+        ensure!(self.source.is_none(), Mistake(problem.into()));
         self.answer(self.per_line, || Scorer::language(&self.model, self.stride, self.top))
     }
 
     /// How probable targets are to a translator, after their sources.
     pub(super) fn pairs(&self) -> Result<()> {
-        ensure!(self.stride.is_none(), Mistake("--stride is for language models: leave it out".into()));
+        let problem = "--stride is for language models, and this model is a translator: remove it";
+        ensure!(self.stride.is_none(), Mistake(problem.into()));
         let has_source = !self.input.has_text() || self.source.is_some();
-        let missing = "--text is a target of this model: give what it is a translation of with --source";
+        let missing =
+            "this model is a translator, which scores --text as a translation: add its source with --source TEXT";
         ensure!(has_source, Mistake(missing.into()));
         self.answer(true, || Scorer::translator(&self.model, self.source.clone(), self.top))
     }
