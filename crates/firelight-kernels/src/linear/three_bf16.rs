@@ -4,7 +4,7 @@ use super::few::are_few;
 use super::flex::matrix;
 use super::row::are_long;
 use crate::MatmulPrecision;
-use crate::flex::halves::{Units, three_products};
+use crate::flex::halves::{Units, product};
 use crate::flex::{Matrix, Number, contiguous, filled, values, with_last};
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, Shape};
@@ -53,7 +53,7 @@ pub(super) fn weight_gradient(x: FlexTensor, grad: FlexTensor, units: Units) -> 
 }
 
 fn multiply(left: Matrix<'_, f32>, right: Matrix<'_, f32>, bias: Option<&[f32]>, units: Units) -> Vec<f32> {
-    filled(left.shape()[0] * right.shape()[1], |out| three_products(out, left, right, bias, units))
+    filled(left.shape()[0] * right.shape()[1], |out| product(out, left, right, bias, units))
 }
 
 #[cfg(test)]

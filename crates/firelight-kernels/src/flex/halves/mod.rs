@@ -1,8 +1,9 @@
 //! Products of matrices of `bf16` in the tile registers of a processor with AMX: the numbers are multiplied as they are, the
 //! sums are formed in `f32` and rounded once.
 //!
-//! Both matrices are packed into tiles first, which may lie in memory in any order. A block of the result, 32 rows of 32
-//! columns, is then summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
+//! Both matrices may lie in memory in any order. They are packed into tiles: the rows of the left one first, by all threads, columns of
+//! the right one by each task as many as stay in its core's second cache. A block of the result, 32 rows of 32
+//! columns, is summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
 //! number of threads, and not on the rows beside it.
 //!
 //! Matrices of `f32` are multiplied in the same registers where [`MatmulPrecision`](crate::MatmulPrecision) asks for it: each number is split in two
@@ -17,8 +18,7 @@ mod units;
 pub(crate) use units::Units;
 
 use super::{Matrix, Number, by_columns, converted, vectorised};
-use burn::tensor::bf16;
-use panels::{PANEL, Panels, Tile};
+use panels::{Factor, PANEL, Panels, TERMS, Tile};
 use rayon::prelude::*;
 
 /// Whether this processor has tile registers for `bf16`.
@@ -29,52 +29,37 @@ pub(super) fn has_tiles() -> bool {
     false
 }
 
-/// Bytes of the left matrix that a task multiplies with column after column: they stay in its core's second cache.
-const NEAR: usize = 512 * 1024;
+/// Bytes of packed columns that a task multiplies with row after row: they stay in its core's second cache.
+const NEAR: usize = 1024 * 1024;
 
-/// Tasks of a large product at least.
-const TASKS: usize = 16;
+/// Tasks of a thread, if there are as many columns: so all threads end at about the same time.
+const TASKS: usize = 4;
+
+/// Rows that pay for packing columns once more, which another task packs, too.
+const TALL: usize = 512;
 
 /// Multiplications that pay for a second thread.
 const PARALLEL: usize = 1 << 21;
 
 /// The sums of a block, row by row.
 #[repr(align(64))]
-struct Sums([[f32; PANEL]; PANEL]);
+pub(crate) struct Sums([[f32; PANEL]; PANEL]);
 
 /// `out = left right + bias` in whole rows, each number rounded once. A bias is as long as a row.
 ///
 /// # Panics
 /// If the shapes do not fit, or one of them is 0.
-pub(crate) fn product<T: Number<Sum = f32>>(
+pub(crate) fn product<F: Factor, T: Number<Sum = f32>>(
     out: &mut [T],
-    left: Matrix<'_, bf16>,
-    right: Matrix<'_, bf16>,
-    bias: Option<&[bf16]>,
+    left: Matrix<'_, F>,
+    right: Matrix<'_, F>,
+    bias: Option<&[F]>,
     units: Units,
 ) {
-    let shape = checked_shape(out.len(), [left.shape(), right.shape()], bias.map(<[bf16]>::len));
+    let shape = checked_shape(out.len(), [left.shape(), right.shape()], bias.map(<[F]>::len));
     let bias: Option<Vec<f32>> = bias.map(converted);
-    let (left, right) = (Panels::of_left(left, units), Panels::of_right(right, units));
-    Factors { left, right, bias: bias.as_deref(), units, multiply: Units::multiply, bytes: 2 }
-        .multiply_into(out, shape);
-}
-
-/// `out = left right + bias` in whole rows, of numbers in two parts of `bf16`: three products for each, see
-/// [`MatmulPrecision::Bf16x3`](crate::MatmulPrecision::Bf16x3). A bias is as long as a row.
-///
-/// # Panics
-/// As [`product`].
-pub(crate) fn three_products(
-    out: &mut [f32],
-    left: Matrix<'_, f32>,
-    right: Matrix<'_, f32>,
-    bias: Option<&[f32]>,
-    units: Units,
-) {
-    let shape = checked_shape(out.len(), [left.shape(), right.shape()], bias.map(<[f32]>::len));
-    let (left, right) = (Panels::of_left_in_parts(left, units), Panels::of_right_in_parts(right, units));
-    Factors { left, right, bias, units, multiply: Units::multiply_parts, bytes: 4 }.multiply_into(out, shape);
+    let left = Panels::of_left(left, units);
+    Factors { left, right, bias: bias.as_deref(), units }.multiply_into(out, shape);
 }
 
 /// Rows, terms and columns.
@@ -86,75 +71,56 @@ fn checked_shape(length: usize, [left, right]: [[usize; 2]; 2], bias: Option<usi
     [rows, terms, columns]
 }
 
-/// What is multiplied, packed.
-struct Factors<'a> {
+/// What is multiplied. The columns of the right matrix are packed by the tasks that multiply with them, so that they are not written
+/// to memory and read again.
+struct Factors<'a, F> {
     left: Panels,
-    right: Panels,
+    right: Matrix<'a, F>,
     bias: Option<&'a [f32]>,
     units: Units,
-    /// [`Units::multiply`] or [`Units::multiply_parts`].
-    multiply: Multiply,
-    /// Of a packed number: two, or two for each of its parts.
-    bytes: usize,
 }
 
-/// The sums of a block from two panels.
-type Multiply = unsafe fn(Units, &mut Sums, &[[Tile; 2]], &[[Tile; 2]]);
-
-impl Factors<'_> {
+impl<F: Factor> Factors<'_, F> {
     fn multiply_into<T: Number<Sum = f32>>(&self, out: &mut [T], [rows, terms, columns]: [usize; 3]) {
-        let [height, width] = task_shape(rows, self.bytes * terms, columns);
+        let column_bytes = F::TILES * size_of::<Tile>() / PANEL * terms.div_ceil(TERMS);
+        let [height, width] = task_shape([rows, columns], column_bytes, rayon::current_num_threads());
         let tasks = out.chunks_mut(height * columns).enumerate().flat_map(|(i, out)| {
             let strips = by_columns(out, columns, width).into_iter().enumerate();
             strips.map(move |(j, out)| ([i * height, j * width], out))
         });
-        let task = |([row, column], mut out): ([usize; 2], Vec<&mut [T]>)| {
-            let part = Part { factors: self, row, column };
-            self.units.within(|| part.multiply(&mut out));
-        };
+        let task = |(place, mut out): ([usize; 2], Vec<&mut [T]>)| self.multiply_part(&mut out, place);
         match rows * columns * terms < PARALLEL {
             true => tasks.for_each(task),
             false => tasks.collect::<Vec<_>>().into_par_iter().for_each(task),
         }
     }
-}
 
-/// Rows and columns of a task, both in whole panels, from the bytes of a row of the left matrix.
-fn task_shape(rows: usize, row_bytes: usize, columns: usize) -> [usize; 2] {
-    let near = (NEAR / row_bytes.max(1)).max(PANEL) / PANEL * PANEL;
-    let height = near.min(rows.next_multiple_of(PANEL));
-    let strips = TASKS.div_ceil(rows.div_ceil(height));
-    [height, columns.div_ceil(strips).next_multiple_of(PANEL)]
-}
+    /// Fills some rows of some columns, which begin at `place`.
+    fn multiply_part<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], place: [usize; 2]) {
+        let columns = place[1]..place[1] + out[0].len();
+        let right = Panels::of_right(self.right.part(0..self.right.shape()[0], columns), self.units);
+        self.units.within(|| self.multiply_blocks(out, place, &right));
+    }
 
-/// What a task multiplies.
-struct Part<'a> {
-    factors: &'a Factors<'a>,
-    row: usize,
-    column: usize,
-}
-
-impl Part<'_> {
-    /// Fills some rows of some columns.
-    fn multiply<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]]) {
+    /// The same with the packed columns, block by block.
+    fn multiply_blocks<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], place: [usize; 2], right: &Panels) {
         let mut sums = Sums([[0.0; PANEL]; PANEL]);
-        let Factors { left, right, units, multiply, .. } = self.factors;
-        let width = out.first().map_or(0, |row| row.len());
-        for column in (0..width).step_by(PANEL) {
-            let right = right.panel((self.column + column) / PANEL);
-            for row in (0..out.len()).step_by(PANEL) {
-                // SAFETY: `multiply_into` calls this within `Units::within`.
-                unsafe { (*multiply)(*units, &mut sums, left.panel((self.row + row) / PANEL), right) };
-                let rows = row..out.len().min(row + PANEL);
-                self.store(&mut out[rows], column, &sums);
+        let width = out[0].len();
+        for row in (0..out.len()).step_by(PANEL) {
+            let left = self.left.panel((place[0] + row) / PANEL);
+            let rows = row..out.len().min(row + PANEL);
+            for column in (0..width).step_by(PANEL) {
+                // SAFETY: `multiply_part` calls this within `Units::within`.
+                unsafe { F::multiply(self.units, &mut sums, left, right.panel(column / PANEL)) };
+                self.store(&mut out[rows.clone()], [column, place[1] + column], &sums);
             }
         }
     }
 
-    /// Writes the sums of a block, as far as the result reaches.
-    fn store<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], column: usize, sums: &Sums) {
+    /// Writes the sums of a block, as far as the result reaches, from a column of `out` on, which is another one of the bias.
+    fn store<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], [column, of_bias]: [usize; 2], sums: &Sums) {
         let columns = column..out[0].len().min(column + PANEL);
-        let bias = self.factors.bias.map(|bias| &bias[self.column + columns.start..self.column + columns.end]);
+        let bias = self.bias.map(|bias| &bias[of_bias..of_bias + columns.len()]);
         vectorised(
             #[inline(always)]
             || {
@@ -170,10 +136,19 @@ impl Part<'_> {
     }
 }
 
+/// Rows and columns of a task, both in whole panels.
+fn task_shape([rows, columns]: [usize; 2], column_bytes: usize, threads: usize) -> [usize; 2] {
+    let near = (NEAR / column_bytes / PANEL * PANEL).max(PANEL);
+    let width = near.min(columns.div_ceil(TASKS * threads).next_multiple_of(PANEL));
+    let parts = (2 * threads).div_ceil(columns.div_ceil(width));
+    [rows.div_ceil(parts).max(TALL).next_multiple_of(PANEL), width]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::assert_same_bits;
+    use burn::tensor::bf16;
 
     fn numbers(count: usize, phase: f32) -> Vec<bf16> {
         (0..count).map(|i| bf16::from_f32((i as f32 * 0.73 + phase).sin() * 2f32.powi(i as i32 % 9 - 4))).collect()
@@ -248,8 +223,9 @@ mod tests {
 
     #[test]
     fn tasks_are_whole_panels_that_stay_near() {
-        assert_eq!(task_shape(2048, 2 * 384, 1536), [672, 384]);
-        assert_eq!(task_shape(1, 2 * 768, 50_257), [32, 3168]);
-        assert_eq!(task_shape(40, 2 << 20, 10), [32, 32]);
+        assert_eq!(task_shape([512, 768], 2 * 3072, 2), [512, 96]); // Eight strips of all rows.
+        assert_eq!(task_shape([512, 50_257], 2 * 768, 2), [512, 672]); // As many columns as stay near.
+        assert_eq!(task_shape([4096, 64], 2 * 384, 8), [512, 32]); // Few columns: eight parts of the rows of each.
+        assert_eq!(task_shape([40, 10], 2 << 20, 2), [512, 32]);
     }
 }

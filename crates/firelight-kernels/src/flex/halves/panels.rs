@@ -1,8 +1,7 @@
 //! Matrices as tiles: 16 rows or columns of 32 terms each, as a tile register takes them.
 
-use super::super::Matrix;
-use super::Units;
-use super::parts::fill_parts;
+use super::super::{Matrix, Number};
+use super::{Sums, Units};
 use burn::tensor::bf16;
 use rayon::prelude::*;
 
@@ -21,80 +20,100 @@ pub(super) type Pair = [bf16; 2];
 /// A tile of the left matrix holds pairs of terms by row, one of the right by pair of terms: the one is the other transposed.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Tile(pub(super) [[Pair; SIDE]; SIDE]);
+pub(crate) struct Tile(pub(super) [[Pair; SIDE]; SIDE]);
 
 impl Tile {
     pub(super) const ZERO: Self = Self([[[bf16::ZERO; 2]; SIDE]; SIDE]);
 }
 
+/// Numbers whose products tile registers form.
+pub(crate) trait Factor: Number<Sum = f32> {
+    /// Tiles of a panel for every 32 terms: two, or two for each part of a number.
+    const TILES: usize;
+
+    /// Fills as many with the lines and terms from a place on, and with zeros beyond the edges.
+    fn fill(tiles: &mut [Tile], lines: Matrix<'_, Self>, place: [usize; 2], units: Units, by_term: bool);
+
+    /// The sums of a block, from the panels of its rows and of its columns.
+    ///
+    /// # Safety
+    /// Only within [`Units::within`].
+    unsafe fn multiply(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]);
+}
+
+impl Factor for bf16 {
+    const TILES: usize = 2;
+
+    fn fill(tiles: &mut [Tile], lines: Matrix<'_, Self>, [line, term]: [usize; 2], units: Units, by_term: bool) {
+        for (half, tile) in tiles.iter_mut().enumerate() {
+            fill(tile, lines, [line + half * SIDE, term], units, by_term);
+        }
+    }
+
+    unsafe fn multiply(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+        // SAFETY: the caller vouches for it.
+        unsafe { units.multiply(sums, left, right) };
+    }
+}
+
 /// A packed matrix. Beyond its edges there are zeros.
 pub(super) struct Panels {
     tiles: Vec<Tile>,
-    /// Pairs of tiles of a panel. Where numbers are in parts, those of high parts and of low ones take turns.
-    steps: usize,
+    /// Tiles of a panel.
+    length: usize,
 }
 
 impl Panels {
-    /// The rows of a matrix, in panels.
-    pub(super) fn of_left(matrix: Matrix<'_, bf16>, units: Units) -> Self {
-        Self::pack(matrix, units, false)
+    /// The rows of a matrix, in panels, packed by all threads.
+    pub(super) fn of_left<T: Factor>(rows: Matrix<'_, T>, units: Units) -> Self {
+        let [count, terms] = rows.shape();
+        let panels = count.div_ceil(PANEL);
+        let group = panels.div_ceil(4 * rayon::current_num_threads());
+        let mut packed = Self::unwritten::<T>(panels, terms);
+        packed.tiles.par_chunks_mut(group * packed.length).enumerate().for_each(|(i, tiles)| {
+            let first = i * group * PANEL;
+            pack(tiles, rows.part(first..count.min(first + group * PANEL), 0..terms), units, false);
+        });
+        packed
     }
 
-    /// Its columns.
-    pub(super) fn of_right(matrix: Matrix<'_, bf16>, units: Units) -> Self {
-        Self::pack(matrix.transposed(), units, true)
+    /// The columns of a matrix, in panels, packed by this thread.
+    pub(super) fn of_right<T: Factor>(columns: Matrix<'_, T>, units: Units) -> Self {
+        let [terms, count] = columns.shape();
+        let mut packed = Self::unwritten::<T>(count.div_ceil(PANEL), terms);
+        pack(&mut packed.tiles, columns.transposed(), units, true);
+        packed
     }
 
-    /// The rows of a matrix of `f32` in parts, in panels.
-    pub(super) fn of_left_in_parts(matrix: Matrix<'_, f32>, units: Units) -> Self {
-        Self::pack_parts(matrix, units, false)
-    }
-
-    /// Its columns.
-    pub(super) fn of_right_in_parts(matrix: Matrix<'_, f32>, units: Units) -> Self {
-        Self::pack_parts(matrix.transposed(), units, true)
-    }
-
-    /// The two tiles of every 32 terms of a panel, one pair behind the other.
+    /// The two tiles of every 32 terms of a panel, one pair behind the other. Where numbers are in parts, those of high parts and of low
+    /// ones take turns.
     pub(super) fn panel(&self, index: usize) -> &[[Tile; 2]] {
-        self.tiles[2 * self.steps * index..2 * self.steps * (index + 1)].as_chunks().0
+        self.tiles[self.length * index..self.length * (index + 1)].as_chunks().0
     }
 
-    /// The lines of a matrix, with the terms of each behind one another.
-    fn pack(lines: Matrix<'_, bf16>, units: Units, by_term: bool) -> Self {
-        let [count, terms] = lines.shape();
-        let steps = terms.div_ceil(TERMS);
-        let mut tiles = unwritten(2 * count.div_ceil(PANEL) * steps);
-        tiles.par_chunks_mut(2 * steps.max(1)).enumerate().for_each(|(panel, tiles)| {
-            for (i, tile) in tiles.iter_mut().enumerate() {
-                fill(tile, lines, [panel * PANEL + i % 2 * SIDE, i / 2 * TERMS], units, by_term);
-            }
-        });
-        Self { tiles, steps }
-    }
-
-    /// The same of numbers in parts.
-    fn pack_parts(lines: Matrix<'_, f32>, units: Units, by_term: bool) -> Self {
-        let [count, terms] = lines.shape();
-        let steps = 2 * terms.div_ceil(TERMS);
-        let mut tiles = unwritten(2 * count.div_ceil(PANEL) * steps);
-        tiles.par_chunks_mut(2 * steps.max(1)).enumerate().for_each(|(panel, tiles)| {
-            for (i, [upper, lower, upper_low, lower_low]) in tiles.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-                fill_parts([upper, upper_low], lines, [panel * PANEL, i * TERMS], units, by_term);
-                fill_parts([lower, lower_low], lines, [panel * PANEL + SIDE, i * TERMS], units, by_term);
-            }
-        });
-        Self { tiles, steps }
+    /// Tiles that are written before anybody reads them.
+    #[allow(clippy::uninit_vec)]
+    fn unwritten<T: Factor>(panels: usize, terms: usize) -> Self {
+        let length = T::TILES * terms.div_ceil(TERMS);
+        let mut tiles = Vec::with_capacity(panels * length);
+        // SAFETY: the capacity is as large, any bits are a tile, and `pack` writes all of each.
+        unsafe { tiles.set_len(panels * length) };
+        Self { tiles, length }
     }
 }
 
-/// Tiles that are written before anybody reads them.
-#[allow(clippy::uninit_vec)]
-fn unwritten(count: usize) -> Vec<Tile> {
-    let mut tiles = Vec::with_capacity(count);
-    // SAFETY: the capacity is `count`, any bits are a tile, and `fill` writes all of each.
-    unsafe { tiles.set_len(count) };
-    tiles
+/// Packs lines in the order in which they lie in memory: whole lines one panel after the other, whole terms 32 at a time for all panels.
+fn pack<T: Factor>(tiles: &mut [Tile], lines: Matrix<'_, T>, units: Units, by_term: bool) {
+    let [count, terms] = lines.shape();
+    let (panels, steps) = (count.div_ceil(PANEL), terms.div_ceil(TERMS));
+    let mut fill = |panel: usize, step: usize| {
+        let first = T::TILES * (panel * steps + step);
+        T::fill(&mut tiles[first..first + T::TILES], lines, [panel * PANEL, step * TERMS], units, by_term);
+    };
+    match lines.has_whole_rows() {
+        true => (0..panels).for_each(|panel| (0..steps).for_each(|step| fill(panel, step))),
+        false => (0..steps).for_each(|step| (0..panels).for_each(|panel| fill(panel, step))),
+    }
 }
 
 /// Fills a tile with the lines and terms from a place on, and with zeros beyond the edges.

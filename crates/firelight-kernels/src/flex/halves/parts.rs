@@ -2,8 +2,8 @@
 //! `2^-17 |x|`.
 
 use super::super::{Matrix, Number, vectorised};
-use super::Units;
-use super::panels::{SIDE, TERMS, Tile, fill};
+use super::panels::{Factor, SIDE, TERMS, Tile, fill};
+use super::{Sums, Units};
 use burn::tensor::bf16;
 
 /// From here on the nearest number of `bf16` may be an infinity: the high part is then the next one towards zero.
@@ -12,15 +12,25 @@ const LARGE: f32 = f32::from_bits(0x7f00_0000); // 2^127
 /// The numbers of two tiles, high parts and low ones.
 type Halves = [[bf16; SIDE * TERMS]; 2];
 
+/// Products of numbers in parts are three of `bf16`, see [`MatmulPrecision::Bf16x3`](crate::MatmulPrecision::Bf16x3).
+impl Factor for f32 {
+    const TILES: usize = 4;
+
+    fn fill(tiles: &mut [Tile], lines: Matrix<'_, Self>, [line, term]: [usize; 2], units: Units, by_term: bool) {
+        let [upper, lower, upper_low, lower_low] = tiles else { panic!("four tiles") };
+        fill_parts([upper, upper_low], lines, [line, term], units, by_term);
+        fill_parts([lower, lower_low], lines, [line + SIDE, term], units, by_term);
+    }
+
+    unsafe fn multiply(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+        // SAFETY: the caller vouches for it.
+        unsafe { units.multiply_parts(sums, left, right) };
+    }
+}
+
 /// Fills a tile with the high parts of the lines and terms from a place on and another with the low ones, and both with zeros beyond
 /// the edges.
-pub(super) fn fill_parts(
-    tiles: [&mut Tile; 2],
-    lines: Matrix<'_, f32>,
-    [line, term]: [usize; 2],
-    units: Units,
-    by_term: bool,
-) {
+fn fill_parts(tiles: [&mut Tile; 2], lines: Matrix<'_, f32>, [line, term]: [usize; 2], units: Units, by_term: bool) {
     let [count, terms] = lines.shape();
     if line >= count {
         tiles.into_iter().for_each(|tile| *tile = Tile::ZERO);
@@ -67,7 +77,7 @@ fn split(x: f32) -> [bf16; 2] {
 
 #[cfg(test)]
 mod tests {
-    use super::super::three_products;
+    use super::super::product as product_of;
     use super::*;
     use crate::assert_same_bits;
     use proptest::prelude::*;
@@ -88,7 +98,7 @@ mod tests {
 
     fn product(left: Matrix<'_, f32>, right: Matrix<'_, f32>, bias: Option<&[f32]>, units: Units) -> Vec<f32> {
         let mut out = vec![f32::NAN; left.shape()[0] * right.shape()[1]];
-        three_products(&mut out, left, right, bias, units);
+        product_of(&mut out, left, right, bias, units);
         out
     }
 
@@ -132,7 +142,7 @@ mod tests {
         for units in Units::all() {
             let mut plain = [f32::NAN; 4];
             let [a, b] = [&rounded[0], &rounded[1]].map(|numbers| Matrix::rows(numbers, 2));
-            super::super::product(&mut plain, a, b, None, units);
+            product_of(&mut plain, a, b, None, units);
             assert_eq!(plain, [0.0, 3.0, 1.0, 3.0]);
             let found = product(Matrix::rows(&left, 2), Matrix::rows(&right, 2), None, units);
             assert_eq!(found, [E, 3.0 + 3.0 * E, 1.0 + E, 3.0 + 3.0 * E]);
@@ -181,7 +191,7 @@ mod tests {
         found[1..].iter().for_each(|other| assert_same_bits(&found[0], other));
         let [a, b] = [&a, &b].map(|numbers| numbers.iter().copied().map(bf16::from_f32).collect::<Vec<_>>());
         let mut plain = vec![f32::NAN; rows * columns];
-        super::super::product(&mut plain, Matrix::rows(&a, terms), Matrix::rows(&b, columns), None, Units::Plain);
+        product_of(&mut plain, Matrix::rows(&a, terms), Matrix::rows(&b, columns), None, Units::Plain);
         let [parts, plain] = [&found[0], &plain].map(|found| error(found, left, right));
         assert!(parts < 2f64.powi(-18) && plain > 100.0 * parts, "{parts:e} {plain:e}");
     }
