@@ -59,7 +59,7 @@ pub use head_table::{HeadScore, HeadTable, ScoredHead};
 pub use labels::{shown, token_labels};
 pub use maps::{AttentionKind, AttentionMaps, Map, Picture};
 pub use mask::{layers_to_reach, mask_figure};
-pub use models::{Attends, open};
+pub use models::{Attends, open, tasks};
 pub use page::page;
 pub use patch::{PatchGrid, PatchQuestion};
 pub use positions::{position_figure, scheme_figure};
