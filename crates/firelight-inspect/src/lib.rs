@@ -1,14 +1,14 @@
 //! What happens inside a Transformer, shown: the attention maps of any model as a page for the browser, as a picture or as text.
 //!
 //! 1. [`Attends`] (models/): a model is asked with a text or an image ([`Asked`]) and answers with its maps; [`open`] finds the model
-//!    of a run folder.
+//!    of a run folder by its task (models/table.rs).
 //! 2. [`AttentionMaps`] (maps.rs): the weights of all layers and heads, with the tokens that they are between. [`Selection`]
 //!    (selection.rs) keeps some of them.
 //! 3. [`page`](fn@page) (page/) writes HTML that loads nothing, [`svg`](fn@svg) (svg.rs) and [`picture`] (raster.rs) draw, [`text`] (terminal.rs) is
 //!    for a terminal.
 //!
 //! Beside them, of a [`TextModel`] (text_model.rs), which is a language model or a text encoder: [`explain`](fn@explain) (explain/) shows its numbers
-//! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table.rs) scores all heads, and [`prune_heads`] (prune.rs) takes some
+//! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table/) scores all heads, and [`prune_heads`] (prune.rs) takes some
 //! out; [`PatchGrid`] (patch.rs) finds where two texts part, and [`ProbeTable`] (probe_table.rs) what can be read off each layer.
 //!
 //! And of structure, drawn as a [`Figure`] of [`HeatMap`]s (figure/) on the same page, as SVG, PNG or text: [`position_figure`] and
@@ -59,7 +59,7 @@ pub use head_table::{HeadScore, HeadTable, ScoredHead};
 pub use labels::{shown, token_labels};
 pub use maps::{AttentionKind, AttentionMaps, Map, Picture};
 pub use mask::{layers_to_reach, mask_figure};
-pub use models::{Attends, open};
+pub use models::{Attends, open, tasks};
 pub use page::page;
 pub use patch::{PatchGrid, PatchQuestion};
 pub use positions::{position_figure, scheme_figure};

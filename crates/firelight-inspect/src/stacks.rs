@@ -3,14 +3,10 @@
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use firelight_classification::Embedder;
 use firelight_core::{Position, Transformer, VisionTransformer};
-use firelight_language::TextGenerator;
-use firelight_seq2seq::{CAPTIONING_TASK, Captioner, Translator};
-use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
-use firelight_vision::{IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
+use firelight_storage::{Checkpoint, TaskError};
 
-use crate::models::ENCODERS;
+use crate::models::of_task;
 
 /// A stack of a model.
 ///
@@ -39,7 +35,8 @@ impl ModelStack {
         Self { name, transformer, patches: None }
     }
 
-    fn of_vision(name: &'static str, vit: &VisionTransformer) -> Self {
+    /// That of a vision transformer, with the places of its patches.
+    pub(crate) fn of_vision(name: &'static str, vit: &VisionTransformer) -> Self {
         let patches = vit.position.as_ref().map(|places| places.val());
         Self { patches, ..Self::new(name, vit.transformer.clone()) }
     }
@@ -75,38 +72,6 @@ impl ModelStack {
 /// # Ok::<(), firelight_storage::TaskError>(())
 /// ```
 pub fn stacks(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Vec<ModelStack>, TaskError> {
-    let task = ModelFolder::open(folder)?.task().unwrap_or_default();
-    Ok(match task.as_str() {
-        firelight_language::TASK => {
-            let model = TextGenerator::load_from(folder, checkpoint, device)?;
-            vec![ModelStack::new("model", model.model().transformer.clone())]
-        }
-        firelight_seq2seq::TASK => {
-            let translator = Translator::load_from(folder, checkpoint, device)?;
-            let stacks = &translator.model().stacks;
-            vec![ModelStack::new("encoder", stacks.encoder.clone()), ModelStack::new("decoder", stacks.decoder.clone())]
-        }
-        CAPTIONING_TASK => {
-            let captioner = Captioner::load_from(folder, checkpoint, device)?;
-            let model = captioner.model();
-            vec![ModelStack::of_vision("encoder", &model.vit), ModelStack::new("decoder", model.decoder.clone())]
-        }
-        firelight_vision::TASK | IMAGE_ENCODER_TASK => {
-            let embedder = ImageEmbedder::load_from(folder, checkpoint, device)?;
-            vec![ModelStack::of_vision("model", &embedder.model().vit)]
-        }
-        IMAGE_TEXT_TASK => {
-            let matcher = ImageTextMatcher::load_from(folder, checkpoint, device)?;
-            let model = matcher.model();
-            vec![ModelStack::of_vision("image", &model.vit), ModelStack::new("text", model.text.transformer.clone())]
-        }
-        name if ENCODERS.contains(&name) => {
-            let embedder = Embedder::load_from(folder, checkpoint, device)?;
-            vec![ModelStack::new("model", embedder.encoder().transformer.clone())]
-        }
-        other => {
-            let problem = format!("is of the task \"{}\", whose layers cannot be shown", shortened(other));
-            return Err(InputError::in_file(folder, problem).advise("give a model of texts or of images").into());
-        }
-    })
+    let refusal = ["whose layers cannot be shown", "give a model of texts or of images"];
+    of_task(folder, |entry| Some(entry.stacks), refusal)?(folder, checkpoint, device)
 }

@@ -1,19 +1,18 @@
 //! Models of one text whose passes are measured: language models and text encoders.
 
+use std::fmt::Debug;
 use std::ops::Range;
 use std::path::Path;
 
-use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use firelight_classification::{Embedder, TextEncoder};
-use firelight_core::{HookError, Pass, SequenceInput};
-use firelight_data::{Tokenizer, right_padded};
-use firelight_language::{LanguageModel, TextGenerator};
-use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
+use firelight_core::{HookError, Pass};
+use firelight_data::Tokenizer;
+use firelight_language::LanguageModel;
+use firelight_storage::{Checkpoint, InputError, TaskError, shortened};
 
 use crate::asked::check_length;
 use crate::labels::token_labels;
-use crate::models::{ENCODERS, encoder_input};
+use crate::models::of_task;
 
 /// A language model or a text encoder, which reads a text in one pass without a cache. Nothing is dropped at random, on a device with autodiff
 /// neither.
@@ -35,14 +34,32 @@ use crate::models::{ENCODERS, encoder_input};
 /// ```
 #[derive(Debug)]
 pub struct TextModel {
-    reader: Reader,
+    reader: Box<dyn Reader>,
 }
 
-/// What encodes, and what computes: a copy that drops nothing.
-#[derive(Debug)]
-enum Reader {
-    Language(Box<TextGenerator>, Box<LanguageModel>),
-    Encoder(Box<Embedder>, Box<TextEncoder>),
+/// What a sort of model does with one text: it encodes it, and reads it by a copy that drops nothing.
+pub(crate) trait Reader: Debug + Send + Sync {
+    /// The tokenizer.
+    fn tokenizer(&self) -> &Tokenizer;
+
+    /// What stands in front of every text. Default: nothing.
+    fn prompt(&self) -> &str {
+        ""
+    }
+
+    /// The most tokens that it reads.
+    fn max_seq_len(&self) -> usize;
+
+    /// The ids of a text with those around it, and where the second text of a pair begins, `usize::MAX` of a single text.
+    fn encode(&self, text: &str) -> Result<(Vec<u32>, usize), TaskError>;
+
+    /// The output of the stack, `[1, T, D]`.
+    fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3>;
+
+    /// The language model. Default: it is none.
+    fn language(&self) -> Option<&LanguageModel> {
+        None
+    }
 }
 
 /// A text as a model reads it.
@@ -54,38 +71,22 @@ pub struct ReadText {
     /// The same for people.
     pub labels: Vec<String>,
     /// Where the second text of a pair begins.
-    second_from: usize,
-}
-
-impl From<TextGenerator> for TextModel {
-    fn from(generator: TextGenerator) -> Self {
-        let model = generator.model().clone().freeze();
-        Self { reader: Reader::Language(Box::new(generator), Box::new(model)) }
-    }
-}
-
-impl From<Embedder> for TextModel {
-    fn from(embedder: Embedder) -> Self {
-        let encoder = embedder.encoder().clone().freeze();
-        Self { reader: Reader::Encoder(Box::new(embedder), Box::new(encoder)) }
-    }
+    pub(crate) second_from: usize,
 }
 
 impl TextModel {
+    /// By what reads its texts.
+    pub(crate) fn of(reader: impl Reader + 'static) -> Self {
+        Self { reader: Box::new(reader) }
+    }
+
     /// Loads the model of a run folder.
     ///
     /// # Errors
     /// If the folder is of another task, there is no such checkpoint, or one of its files is missing or damaged.
     pub fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
-        let task = ModelFolder::open(folder)?.task().unwrap_or_default();
-        match task.as_str() {
-            firelight_language::TASK => Ok(TextGenerator::load_from(folder, checkpoint, device)?.into()),
-            name if ENCODERS.contains(&name) => Ok(Embedder::load_from(folder, checkpoint, device)?.into()),
-            other => {
-                let problem = format!("is of the task \"{}\", whose passes are not of one text", shortened(other));
-                Err(InputError::in_file(folder, problem).advise("give a language model or a text encoder").into())
-            }
-        }
+        let refusal = ["whose passes are not of one text", "give a language model or a text encoder"];
+        of_task(folder, |entry| entry.text, refusal)?(folder, checkpoint, device)
     }
 
     /// The tokens of a text; a tab parts the two texts of a pair for an encoder.
@@ -93,15 +94,8 @@ impl TextModel {
     /// # Errors
     /// If it has no token, more than the context, or a character that the tokenizer does not know.
     pub fn read(&self, text: &str) -> Result<ReadText, TaskError> {
-        let (ids, second_from, longest) = match &self.reader {
-            Reader::Language(generator, model) => (generator.encode(text)?, usize::MAX, model.max_seq_len()),
-            Reader::Encoder(embedder, encoder) => {
-                let (first, pair) = text.split_once('\t').map_or((text, None), |(first, pair)| (first, Some(pair)));
-                let encoded = embedder.vocabulary().encode(&[embedder.prompt(), first].concat(), pair, usize::MAX)?;
-                (encoded.ids, encoded.second_from, encoder.max_seq_len())
-            }
-        };
-        check_length("text, with the tokens around it,", ids.len(), longest)?;
+        let (ids, second_from) = self.reader.encode(text)?;
+        check_length("text, with the tokens around it,", ids.len(), self.reader.max_seq_len())?;
         let labels = token_labels(self.tokenizer(), &ids);
         Ok(ReadText { ids, labels, second_from })
     }
@@ -116,7 +110,7 @@ impl TextModel {
         text: &str,
         stretch: &Range<usize>,
     ) -> Result<Vec<usize>, TaskError> {
-        let prompt = self.prompt();
+        let prompt = self.reader.prompt();
         let tokens = self.tokenizer().encode_with_offsets(&[prompt, text].concat())?;
         let ids: Vec<u32> = tokens.iter().map(|(id, _)| *id).collect();
         let front = (0..read.ids.len()).find(|front| read.ids[*front..].starts_with(&ids));
@@ -137,39 +131,19 @@ impl TextModel {
         }
     }
 
-    /// What stands in front of every text; empty for most models.
-    fn prompt(&self) -> &str {
-        match &self.reader {
-            Reader::Language(..) => "",
-            Reader::Encoder(embedder, _) => embedder.prompt(),
-        }
-    }
-
     /// The output of the stack, `[1, T, D]`.
     pub fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3> {
-        match &self.reader {
-            Reader::Language(_, model) => {
-                let (tokens, _) = right_padded(&[&text.ids], &model.embedding.weight.device());
-                model.hidden(tokens, &SequenceInput::default(), pass)
-            }
-            Reader::Encoder(_, encoder) => encoder.forward(&encoder_input(encoder, &text.ids, text.second_from), pass),
-        }
+        self.reader.hidden(text, pass)
     }
 
     /// The tokenizer.
     pub fn tokenizer(&self) -> &Tokenizer {
-        match &self.reader {
-            Reader::Language(generator, _) => generator.tokenizer(),
-            Reader::Encoder(embedder, _) => embedder.vocabulary().tokenizer(),
-        }
+        self.reader.tokenizer()
     }
 
     /// The language model; none if it is an encoder.
     pub fn language(&self) -> Option<&LanguageModel> {
-        match &self.reader {
-            Reader::Language(_, model) => Some(model),
-            Reader::Encoder(..) => None,
-        }
+        self.reader.language()
     }
 }
 

@@ -1,13 +1,15 @@
 //! The maps of models are the weights that their passes noted, with the tokens that they are between.
 
+use std::path::Path;
+
 use burn::tensor::{Device, Int, Tensor, TensorData};
 use firelight_classification::{Embedder, TextEncoderConfig, TextVocabulary};
 use firelight_core::{Pass, SequenceInput, Trace, TransformerConfig, VisionTransformerConfig};
 use firelight_data::{Image, ImageShape, Tokenizer, TokenizerConfig};
-use firelight_inspect::{Asked, Attends, AttentionKind, AttentionMaps, open, position_figure, stacks, text};
+use firelight_inspect::{Asked, Attends, AttentionKind, AttentionMaps, TextModel, open, position_figure, stacks, text};
 use firelight_language::{LanguageModelConfig, TextGenerator};
 use firelight_seq2seq::{Seq2SeqConfig, Translator, Vocabulary};
-use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
+use firelight_storage::{Checkpoint, Existing, ModelFolder, TaskError, save_weights};
 use firelight_vision::{IMAGE_TEXT_TASK, ImageClassifier, ImageTextConfig, ImageTextMatcher, TASK, VisionConfig};
 
 fn bytes() -> Tokenizer {
@@ -101,7 +103,7 @@ fn an_encoder_shows_texts_and_pairs_between_their_special_tokens() {
 }
 
 /// A run of two towers over characters, which read images of four patches and texts of six tokens.
-fn towers(home: &std::path::Path) -> ModelFolder {
+fn towers(home: &Path) -> ModelFolder {
     let folder = ModelFolder::create(home.join("run"), Existing::Refuse).unwrap();
     let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abcdefgh ").unwrap();
     let tokenizer = tokenizer.with_special_tokens(&["<s>", "</s>"]).unwrap();
@@ -182,8 +184,28 @@ fn a_run_of_images_is_opened_and_shows_its_patches_and_rollout() {
     assert_eq!((places.maps.len(), places.maps[0].rows.len()), (2, maps.keys.len()));
     let long = position_figure(&found, Some(9), &device).unwrap_err().to_string();
     assert!(long.contains("--length = 9 is more than the"), "{long}");
-    folder.write_config("knitting", &config).unwrap();
-    assert!(stacks(folder.path(), &Checkpoint::Last, &device).unwrap_err().to_string().contains("\"knitting\""));
-    let unknown = open(folder.path(), &Checkpoint::Last, &device).err().unwrap().to_string();
-    assert!(unknown.contains("the task \"knitting\""), "{unknown}");
+}
+
+#[test]
+fn what_the_models_of_a_task_cannot_do_is_told_before_they_are_loaded() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap(); // Without weights.
+    let told = |task: &str, asked: fn(&Path, &Checkpoint, &Device) -> Option<TaskError>| {
+        let vit = VisionTransformerConfig::new(8, 4, 2, TransformerConfig::encoder(16, 2, 2));
+        folder.write_config(task, &VisionConfig::new(vec!["a".into(), "b".into()], vit)).unwrap();
+        asked(folder.path(), &Checkpoint::Last, &Device::default()).unwrap().to_string()
+    };
+    let attention = told("knitting", |folder, checkpoint, device| open(folder, checkpoint, device).err());
+    let expected = "is of the task \"knitting\", whose attention cannot be shown; give a model of texts or of images";
+    assert!(attention.ends_with(expected), "{attention}");
+    let layers = told("knitting", |folder, checkpoint, device| stacks(folder, checkpoint, device).err());
+    let expected = "is of the task \"knitting\", whose layers cannot be shown; give a model of texts or of images";
+    assert!(layers.ends_with(expected), "{layers}");
+    for task in ["knitting", TASK, IMAGE_TEXT_TASK] {
+        let passes = told(task, |folder, checkpoint, device| TextModel::open(folder, checkpoint, device).err());
+        let expected = format!(
+            "is of the task \"{task}\", whose passes are not of one text; give a language model or a text encoder"
+        );
+        assert!(passes.ends_with(&expected), "{passes}");
+    }
 }

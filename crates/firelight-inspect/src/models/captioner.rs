@@ -1,16 +1,34 @@
 //! Captioning: the patches of an image, the caption, and how the caption reads the patches.
 
+use std::path::Path;
+
+use burn::tensor::Device;
 use firelight_core::{Pass, SequenceInput, Trace};
 use firelight_data::{Image, right_padded};
 use firelight_generation::Autoregressive;
-use firelight_seq2seq::Captioner;
-use firelight_storage::TaskError;
+use firelight_seq2seq::{CAPTIONING_TASK, Captioner};
+use firelight_storage::{Checkpoint, TaskError};
 use firelight_vision::Rollout;
 
+use super::table::Inspected;
 use super::{Attends, across, within};
 use crate::asked::{Asked, check_length};
 use crate::labels::token_labels;
 use crate::maps::{AttentionKind, AttentionMaps, Picture};
+use crate::stacks::ModelStack;
+
+impl Inspected for Captioner {
+    const TASKS: &'static [&'static str] = &[CAPTIONING_TASK];
+
+    fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        Self::load_from(folder, checkpoint, device)
+    }
+
+    fn stacks(&self) -> Vec<ModelStack> {
+        let model = self.model();
+        vec![ModelStack::of_vision("encoder", &model.vit), ModelStack::new("decoder", model.decoder.clone())]
+    }
+}
 
 impl Attends for Captioner {
     /// A row of the decoder is a token that it reads, the start token first; the row decides which token comes next.

@@ -1,13 +1,30 @@
 //! Vision transformers, with a head or without: the trained tokens and the patches of an image.
 
+use std::path::Path;
+
+use burn::tensor::Device;
 use firelight_core::{Pass, Trace, VisionTransformer};
 use firelight_data::{Image, ImageProcessor};
-use firelight_storage::{InputError, TaskError};
-use firelight_vision::{ImageEmbedder, Rollout};
+use firelight_storage::{Checkpoint, InputError, TaskError};
+use firelight_vision::{IMAGE_ENCODER_TASK, ImageEmbedder, Rollout};
 
+use super::table::Inspected;
 use super::{Attends, within};
 use crate::asked::Asked;
 use crate::maps::{AttentionKind, AttentionMaps, Picture};
+use crate::stacks::ModelStack;
+
+impl Inspected for ImageEmbedder {
+    const TASKS: &'static [&'static str] = &[firelight_vision::TASK, IMAGE_ENCODER_TASK];
+
+    fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        Self::load_from(folder, checkpoint, device)
+    }
+
+    fn stacks(&self) -> Vec<ModelStack> {
+        vec![ModelStack::of_vision("model", &self.model().vit)]
+    }
+}
 
 impl Attends for ImageEmbedder {
     fn attention(&self, asked: &Asked) -> Result<Vec<AttentionMaps>, TaskError> {

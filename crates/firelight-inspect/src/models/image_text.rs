@@ -1,17 +1,35 @@
 //! Models of two towers, as CLIP: the patches of an image, the tokens of a text, or both. No tower reads the other.
 
+use std::path::Path;
+
+use burn::tensor::Device;
 use firelight_core::{Pass, Trace};
 use firelight_data::right_padded;
-use firelight_storage::{InputError, TaskError};
-use firelight_vision::ImageTextMatcher;
+use firelight_storage::{Checkpoint, InputError, TaskError};
+use firelight_vision::{IMAGE_TEXT_TASK, ImageTextMatcher};
 
+use super::table::Inspected;
 use super::{Attends, image_encoder, within};
 use crate::asked::{Asked, check_length};
 use crate::labels::token_labels;
 use crate::maps::{AttentionKind, AttentionMaps};
+use crate::stacks::ModelStack;
 
 /// What messages call the model.
 const MODEL: &str = "a model of images and texts";
+
+impl Inspected for ImageTextMatcher {
+    const TASKS: &'static [&'static str] = &[IMAGE_TEXT_TASK];
+
+    fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        Self::load_from(folder, checkpoint, device)
+    }
+
+    fn stacks(&self) -> Vec<ModelStack> {
+        let model = self.model();
+        vec![ModelStack::of_vision("image", &model.vit), ModelStack::new("text", model.text.transformer.clone())]
+    }
+}
 
 impl Attends for ImageTextMatcher {
     /// Of the tower of images for an image, of that of texts for a text.

@@ -5,19 +5,17 @@ mod encoder;
 mod image_encoder;
 mod image_text;
 mod language;
+mod table;
 mod translator;
 
-pub(crate) use encoder::input as encoder_input;
+pub(crate) use table::of_task;
+pub use table::tasks;
 
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use firelight_classification::Embedder;
 use firelight_core::Trace;
-use firelight_language::TextGenerator;
-use firelight_seq2seq::{CAPTIONING_TASK, Captioner, Translator};
-use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, shortened};
-use firelight_vision::{IMAGE_ENCODER_TASK, IMAGE_TEXT_TASK, ImageEmbedder, ImageTextMatcher};
+use firelight_storage::{Checkpoint, TaskError};
 
 use crate::asked::Asked;
 use crate::maps::AttentionMaps;
@@ -57,30 +55,9 @@ pub trait Attends {
 /// # Errors
 /// If the folder is of a task whose models cannot be asked, there is no such checkpoint, or one of its files is missing or damaged.
 pub fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Box<dyn Attends>, TaskError> {
-    let task = ModelFolder::open(folder)?.task().unwrap_or_default();
-    let model: Box<dyn Attends> = match task.as_str() {
-        firelight_language::TASK => Box::new(TextGenerator::load_from(folder, checkpoint, device)?),
-        firelight_seq2seq::TASK => Box::new(Translator::load_from(folder, checkpoint, device)?),
-        CAPTIONING_TASK => Box::new(Captioner::load_from(folder, checkpoint, device)?),
-        firelight_vision::TASK | IMAGE_ENCODER_TASK => Box::new(ImageEmbedder::load_from(folder, checkpoint, device)?),
-        IMAGE_TEXT_TASK => Box::new(ImageTextMatcher::load_from(folder, checkpoint, device)?),
-        name if ENCODERS.contains(&name) => Box::new(Embedder::load_from(folder, checkpoint, device)?),
-        other => {
-            let problem = format!("is of the task \"{}\", whose attention cannot be shown", shortened(other));
-            return Err(InputError::in_file(folder, problem).advise("give a model of texts or of images").into());
-        }
-    };
-    Ok(model)
+    let refusal = ["whose attention cannot be shown", "give a model of texts or of images"];
+    of_task(folder, |entry| Some(entry.attends), refusal)?(folder, checkpoint, device)
 }
-
-/// The tasks of text encoders, of any head.
-pub(crate) const ENCODERS: [&str; 5] = [
-    firelight_classification::TASK,
-    firelight_classification::TEXT_ENCODER_TASK,
-    firelight_classification::TOKEN_CLASSIFICATION_TASK,
-    firelight_classification::QUESTION_ANSWERING_TASK,
-    firelight_classification::MASKED_LANGUAGE_TASK,
-];
 
 /// The weights of the self-attention of each layer.
 fn within(trace: &Trace) -> impl Iterator<Item = Option<Tensor<4>>> {

@@ -1,15 +1,33 @@
 //! Encoder-decoders of texts: the source, the target, and how one reads the other.
 
+use std::path::Path;
+
+use burn::tensor::Device;
 use firelight_core::{Pass, SequenceInput, Trace};
 use firelight_data::right_padded;
 use firelight_generation::Autoregressive;
 use firelight_seq2seq::{TranslateOptions, Translator};
-use firelight_storage::TaskError;
+use firelight_storage::{Checkpoint, TaskError};
 
+use super::table::Inspected;
 use super::{Attends, across, within};
 use crate::asked::{Asked, check_length};
 use crate::labels::token_labels;
 use crate::maps::{AttentionKind, AttentionMaps};
+use crate::stacks::ModelStack;
+
+impl Inspected for Translator {
+    const TASKS: &'static [&'static str] = &[firelight_seq2seq::TASK];
+
+    fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
+        Self::load_from(folder, checkpoint, device)
+    }
+
+    fn stacks(&self) -> Vec<ModelStack> {
+        let stacks = &self.model().stacks;
+        vec![ModelStack::new("encoder", stacks.encoder.clone()), ModelStack::new("decoder", stacks.decoder.clone())]
+    }
+}
 
 impl Attends for Translator {
     /// A row of the decoder is a token that it reads, the start token first; the row decides which token comes next.

@@ -137,4 +137,12 @@ mod tests {
         }
         assert_eq!(with_task!("knitting", |T| T::NAME, "none"), "none");
     }
+
+    #[test]
+    fn models_of_every_task_can_be_looked_into() {
+        for &name in NAMES {
+            let mut known = firelight::inspect::tasks();
+            assert!(known.any(|task| task == name), "no model of `{name}` is in models/table.rs of firelight-inspect");
+        }
+    }
 }
