@@ -197,8 +197,24 @@ structures! {
 }
 
 impl Structure {
-    /// Takes away what `config.json` does not say: dropout of heads, how vectors of texts are made, what pixels are divided by.
+    /// What a folder holds, whether a run folder or a folder as Hugging Face writes it.
+    ///
+    /// # Errors
+    /// If it is neither, or as [`PublishedModel::open`] and [`of_run`](Self::of_run).
+    pub fn of_folder(path: impl AsRef<Path>) -> Result<Self, TaskError> {
+        let path = path.as_ref();
+        match HubFolder::is_one(path) {
+            true => Ok(PublishedModel::open(path)?.structure().clone()),
+            false => Self::of_run(&ModelFolder::open(path)?),
+        }
+    }
+
+    /// Takes away what `config.json` does not say: dropout of heads, how vectors of texts are made, what pixels are divided by; and the id of
+    /// padding, with which nothing is computed.
     pub(crate) fn remove_settings(&mut self) {
+        if let Some(encoder) = self.encoder_mut() {
+            encoder.uncounted_padding = None;
+        }
         match self {
             Self::Sequence(model) => model.head.dropout = 0.0,
             Self::Token(model) => model.head.dropout = 0.0,
@@ -246,6 +262,17 @@ impl Structure {
             Self::Sequence(model) => Some(&model.encoder),
             Self::Token(model) => Some(&model.encoder),
             Self::Span(model) => Some(&model.encoder),
+            _ => None,
+        }
+    }
+
+    fn encoder_mut(&mut self) -> Option<&mut TextEncoderConfig> {
+        match self {
+            Self::Encoder(model) => Some(&mut model.encoder),
+            Self::Masked(model) => Some(&mut model.encoder),
+            Self::Sequence(model) => Some(&mut model.encoder),
+            Self::Token(model) => Some(&mut model.encoder),
+            Self::Span(model) => Some(&mut model.encoder),
             _ => None,
         }
     }

@@ -132,6 +132,8 @@ mod tests {
                 let config = config(family, &structure).unwrap_or_else(|| panic!("{name} is not written"));
                 let read = read_back(&config).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(plain(&read.structure), plain(&structure), "{name}");
+                let padding = |read: &Structure| read.encoder().and_then(|encoder| encoder.uncounted_padding);
+                assert_eq!(padding(&read.structure), padding(&structure), "{name}");
                 let class = folder.architecture().filter(|class| !class.ends_with("ForPreTraining"));
                 assert!(class.is_none_or(|class| config["architectures"][0] == class), "{name}: {config:?}");
             }
