@@ -220,7 +220,8 @@ impl Structure {
             Self::Token(model) => model.head.dropout = 0.0,
             Self::Span(model) => model.reading = ReadingConfig::default(),
             Self::Encoder(model) => {
-                *model = SentenceEncoderConfig::new(model.encoder.clone()).with_pooler(model.pooler)
+                let plain = SentenceEncoderConfig::new(model.encoder.clone()).with_pooler(model.pooler);
+                *model = plain.with_discriminator(model.discriminator);
             }
             _ => {}
         }
@@ -302,10 +303,12 @@ impl Structure {
         matches!(self, Self::Language(_) | Self::Seq2Seq(_))
     }
 
-    /// What `config.json` does not say: whether an encoder alone comes with a pooler, and a decoder with a head of its own, or its bias.
+    /// What `config.json` does not say: whether an encoder alone comes with a pooler, a discriminator with its head, and a decoder with a head of its
+    /// own, or its bias.
     pub(crate) fn fit_to_tensors(&mut self, has: impl Fn(&str) -> bool) {
         if let Self::Encoder(model) = self {
             model.pooler = model.pooler.filter(|_| has("pooler.dense.weight"));
+            model.discriminator = model.discriminator.filter(|_| has("discriminator.dense.weight"));
         }
         if let Self::Seq2Seq(model) = self
             && has("head.weight")

@@ -127,6 +127,9 @@ impl AutoModel {
                 if let Some(pooler) = &model.pooler {
                     found.put("pooler_output", pooler.forward(hidden.clone(), padding.as_ref()))?;
                 }
+                if let Some(discriminator) = &model.discriminator {
+                    found.put("logits", discriminator.forward(hidden.clone()))?;
+                }
                 hidden
             }
             Self::Masked(model) => {
