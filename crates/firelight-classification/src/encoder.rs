@@ -57,6 +57,10 @@ pub struct TextEncoderConfig {
     /// Number of segments that tokens may belong to, such as 2 for pairs of texts; 0, the default, has no embedding for them.
     #[serde(default)]
     pub n_segments: usize,
+    /// The id of padding, of a published model whose family gives that token no position, whether a mask hides it or not. Here every token
+    /// that no mask hides has a position; nothing is computed with this id. Default: none, or not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uncounted_padding: Option<usize>,
     /// Low-rank adapters of layers of the stack. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adapters: Option<AdapterConfig>,
@@ -70,7 +74,7 @@ impl TextEncoderConfig {
     /// A pre-norm encoder with learned positions, without segments.
     pub fn new(vocab_size: usize, d_model: usize, n_heads: usize, n_layers: usize) -> Self {
         let transformer = TransformerConfig::encoder(d_model, n_heads, n_layers);
-        Self { vocab_size, n_segments: 0, adapters: None, transformer }
+        Self { vocab_size, n_segments: 0, uncounted_padding: None, adapters: None, transformer }
     }
 
     /// A pre-norm encoder with rotary positions, gated units, root mean square norms and no biases.
@@ -114,6 +118,12 @@ impl TextEncoderConfig {
         self
     }
 
+    /// Sets the id of padding that the family of a published model does not count in its positions.
+    pub fn with_uncounted_padding(mut self, id: Option<usize>) -> Self {
+        self.uncounted_padding = id;
+        self
+    }
+
     /// Sets the adapters of layers of the stack.
     pub fn with_adapters(mut self, adapters: Option<AdapterConfig>) -> Self {
         self.adapters = adapters;
@@ -137,7 +147,9 @@ impl TextEncoderConfig {
     /// Lists every field that does not fit.
     pub fn validate(&self) -> Result<(), ConfigError> {
         let stack = &self.transformer;
+        let unknown = self.uncounted_padding.filter(|&id| id >= self.vocab_size);
         let own = [
+            unknown.map(|id| format!("uncounted_padding = {id} must be less than vocab_size = {}", self.vocab_size)),
             stack
                 .patterns()
                 .iter()
@@ -350,5 +362,25 @@ mod tests {
         config.transformer = config.transformer.with_patterns(vec![AttentionPattern::Causal]);
         config.transformer = config.transformer.with_cross_attention(true);
         assert_eq!(config.validate().expect_err("three problems").problems().len(), 3);
+    }
+
+    #[test]
+    fn padding_is_one_of_the_tokens() {
+        let config = |id| TextEncoderConfig::bert(9, 8, 2, 1).with_uncounted_padding(Some(id));
+        assert_eq!(config(8).validate(), Ok(()));
+        let error = config(9).validate().expect_err("no such token").to_string();
+        assert!(error.contains("uncounted_padding = 9 must be less than vocab_size = 9"), "{error}");
+    }
+
+    /// What was written before the id was kept is read, and is written again as it was.
+    #[test]
+    fn a_file_says_the_padding_only_where_it_is_known() {
+        let config = TextEncoderConfig::bert(9, 8, 2, 1);
+        let text = serde_json::to_string(&config).unwrap();
+        assert!(!text.contains("uncounted_padding"), "{text}");
+        assert_eq!(serde_json::from_str::<TextEncoderConfig>(&text).unwrap(), config);
+        let known = config.with_uncounted_padding(Some(3));
+        let text = serde_json::to_string(&known).unwrap();
+        assert_eq!(serde_json::from_str::<TextEncoderConfig>(&text).unwrap(), known);
     }
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// The heads of all tasks on a text encoder, and what stands behind one alone: in a run that begins from one of another task its own head
 /// begins anew.
-pub(crate) const HEADS: &[&str] = &["head", "next_sentence", "generator", "pooler", "dense"];
+pub(crate) const HEADS: &[&str] = &["head", "next_sentence", "generator", "pooler", "discriminator", "dense"];
 
 /// The `[model]` section of a task on a text encoder: its own keys, and beside them those of the stack.
 ///
@@ -80,3 +80,24 @@ macro_rules! on_encoder {
     };
 }
 pub(crate) use on_encoder;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{HeadActivation, PoolerConfig, SentenceDenseConfig, SentenceEncoderConfig, TextEncoderConfig};
+    use burn::tensor::Device;
+    use firelight_core::ParameterReport;
+
+    /// A run of another task takes over nothing but the encoder: whatever else is there must be known as a head.
+    #[test]
+    fn all_that_stands_behind_an_encoder_alone_is_a_head() {
+        let dense = SentenceDenseConfig { d_out: 2, bias: true, activation: None };
+        let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 4, 2, 1)).with_dense(dense);
+        let config = config.with_pooler(Some(PoolerConfig::bert())).with_discriminator(Some(HeadActivation::Gelu));
+        let report = ParameterReport::of(&config.init(&Device::default()));
+        let parts = report.entries().iter().filter_map(|entry| entry.path.split('.').next());
+        let behind: BTreeSet<&str> = parts.filter(|part| *part != "encoder").collect();
+        assert_eq!(behind, BTreeSet::from(["dense", "discriminator", "pooler"]));
+        assert!(behind.iter().all(|part| HEADS.contains(part)), "{behind:?}");
+    }
+}

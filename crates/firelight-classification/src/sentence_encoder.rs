@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 use crate::encoder::{TextEncoder, TextEncoderConfig, TextInput};
-use crate::heads::HeadActivation;
+use crate::heads::{HeadActivation, ReplacedTokenHead};
 use crate::model::ENCODER;
 use crate::pooling::{Pooler, PoolerConfig, Pooling, PoolingConfig};
 
@@ -59,6 +59,10 @@ pub struct SentenceEncoderConfig {
     /// The layer that a pre-training has left behind, the pooler of BERT, which no vector of a text goes through. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pooler: Option<PoolerConfig>,
+    /// The head of ELECTRA's discriminator, which says of every token whether it was replaced and which no vector of a text goes through, by the
+    /// activation of its dense layer. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discriminator: Option<HeadActivation>,
     /// How the vectors of tokens become that of a text; several ways stand one behind the other. Default: their mean.
     #[serde(default = "mean")]
     pub pooling: Vec<PoolingConfig>,
@@ -87,6 +91,7 @@ impl SentenceEncoderConfig {
         Self {
             encoder,
             pooler: None,
+            discriminator: None,
             pooling: mean(),
             dense: Vec::new(),
             normalize: yes(),
@@ -99,6 +104,12 @@ impl SentenceEncoderConfig {
     /// Sets the layer that a pre-training has left behind.
     pub fn with_pooler(mut self, pooler: Option<PoolerConfig>) -> Self {
         self.pooler = pooler;
+        self
+    }
+
+    /// Sets the head that says of every token whether it was replaced, by the activation of its dense layer.
+    pub fn with_discriminator(mut self, discriminator: Option<HeadActivation>) -> Self {
+        self.discriminator = discriminator;
         self
     }
 
@@ -159,9 +170,12 @@ impl SentenceEncoderConfig {
     /// With the text of [`validate`](Self::validate).
     pub fn init_with(&self, params: &ParamBuilder) -> SentenceEncoder {
         let (width, init) = (self.encoder.transformer.d_model, self.encoder.transformer.init.weight);
+        let replaced =
+            |activation| ReplacedTokenHead::init_with(width, activation, init, &params.scope("discriminator"));
         SentenceEncoder {
             encoder: self.encoder.init_with(&params.scope(ENCODER)),
             pooler: self.pooler.map(|pooler| pooler.init_with(width, init, &params.scope("pooler"))),
+            discriminator: self.discriminator.map(replaced),
             pooling: self.poolings(&params.scope("pooling")),
             dense: self.dense_layers(&params.scope("dense")),
             activations: self.dense.iter().map(|dense| dense.activation).collect(),
@@ -195,6 +209,8 @@ pub struct SentenceEncoder {
     pub encoder: TextEncoder,
     /// What a pre-training has left behind.
     pub pooler: Option<Pooler>,
+    /// Says of every token whether it was replaced: another one that a pre-training has left behind.
+    pub discriminator: Option<ReplacedTokenHead>,
     /// The vectors of tokens become that of a text, one part for each.
     pub pooling: Vec<Pooling>,
     /// Dense layers behind it.
@@ -211,7 +227,8 @@ impl SentenceEncoder {
         let pooling = vec![Pooling::Mean(crate::pooling::MeanPooling {})];
         let max_text_len = encoder.max_seq_len();
         let (dense, activations) = (Vec::new(), Vec::new());
-        Self { encoder, pooler: None, pooling, dense, activations, normalize: true, max_text_len }
+        let (pooler, discriminator) = (None, None);
+        Self { encoder, pooler, discriminator, pooling, dense, activations, normalize: true, max_text_len }
     }
 
     /// The longest text, in tokens.
@@ -294,7 +311,18 @@ mod tests {
         let config = config.with_pooler(Some(PoolerConfig::bert())).with_pooling([PoolingConfig::Class]);
         let text = serde_json::to_string(&config).unwrap();
         assert_eq!(serde_json::from_str::<SentenceEncoderConfig>(&text).unwrap(), config);
-        assert!(!text.contains("max_text_len"), "{text}");
+        assert!(!text.contains("max_text_len") && !text.contains("discriminator"), "{text}");
+    }
+
+    #[test]
+    fn a_discriminator_is_read_as_it_was_written() {
+        let config = SentenceEncoderConfig::new(TextEncoderConfig::bert(9, 2, 1, 1));
+        let config = config.with_discriminator(Some(HeadActivation::Relu));
+        let text = serde_json::to_string(&config).unwrap();
+        assert_eq!(serde_json::from_str::<SentenceEncoderConfig>(&text).unwrap(), config);
+        let device = Device::default();
+        let head = config.init(&device).discriminator.expect("the head");
+        assert_eq!(head.forward(Tensor::ones([3, 4, 2], &device)).dims(), [3, 4]);
     }
 
     #[test]

@@ -189,15 +189,6 @@ impl PublishedModel {
 }
 
 impl PublishedModel {
-    /// The id of padding, where the family does not count it in its positions: the rows of their table up to
-    /// the one with that number are not read.
-    pub(crate) fn uncounted_padding(&self) -> Option<i64> {
-        let source = self.plan.sources.get("encoder.transformer.position.weight")?;
-        let rows = self.weights.info(&source.tensor)?.shape.first()?;
-        let unread = rows.checked_sub(*source.shape.first()?)?;
-        i64::try_from(unread.checked_sub(1)?).ok()
-    }
-
     /// Keeps Marian's files of two tokenizers, which an export gives back.
     fn keep_pair(&self, run: &ModelFolder) -> Result<(), StorageError> {
         let found = MARIAN.map(|name| (name, self.folder.path().join(name)));

@@ -150,7 +150,7 @@ fn convert(folder: &Path, run: &Path, of_floats: bool) -> Result<Vec<String>, Ta
 }
 
 /// Rises when a folder is converted into another run folder than before.
-const CONVERSION: u32 = 2;
+const CONVERSION: u32 = 3;
 
 /// The folder's name, and a number that changes when a file does. A GGUF file is all that there is of its model.
 fn key(folder: &Path) -> Result<String, StorageError> {

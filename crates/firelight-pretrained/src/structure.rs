@@ -197,14 +197,31 @@ structures! {
 }
 
 impl Structure {
-    /// Takes away what `config.json` does not say: dropout of heads, how vectors of texts are made, what pixels are divided by.
+    /// What a folder holds, whether a run folder or a folder as Hugging Face writes it.
+    ///
+    /// # Errors
+    /// If it is neither, or as [`PublishedModel::open`] and [`of_run`](Self::of_run).
+    pub fn of_folder(path: impl AsRef<Path>) -> Result<Self, TaskError> {
+        let path = path.as_ref();
+        match HubFolder::is_one(path) {
+            true => Ok(PublishedModel::open(path)?.structure().clone()),
+            false => Self::of_run(&ModelFolder::open(path)?),
+        }
+    }
+
+    /// Takes away what `config.json` does not say: dropout of heads, how vectors of texts are made, what pixels are divided by; and the id of
+    /// padding, with which nothing is computed.
     pub(crate) fn remove_settings(&mut self) {
+        if let Some(encoder) = self.encoder_mut() {
+            encoder.uncounted_padding = None;
+        }
         match self {
             Self::Sequence(model) => model.head.dropout = 0.0,
             Self::Token(model) => model.head.dropout = 0.0,
             Self::Span(model) => model.reading = ReadingConfig::default(),
             Self::Encoder(model) => {
-                *model = SentenceEncoderConfig::new(model.encoder.clone()).with_pooler(model.pooler)
+                let plain = SentenceEncoderConfig::new(model.encoder.clone()).with_pooler(model.pooler);
+                *model = plain.with_discriminator(model.discriminator);
             }
             _ => {}
         }
@@ -250,6 +267,17 @@ impl Structure {
         }
     }
 
+    fn encoder_mut(&mut self) -> Option<&mut TextEncoderConfig> {
+        match self {
+            Self::Encoder(model) => Some(&mut model.encoder),
+            Self::Masked(model) => Some(&mut model.encoder),
+            Self::Sequence(model) => Some(&mut model.encoder),
+            Self::Token(model) => Some(&mut model.encoder),
+            Self::Span(model) => Some(&mut model.encoder),
+            _ => None,
+        }
+    }
+
     /// The longest text that it reads, in tokens.
     pub(crate) fn longest_text(&self) -> Option<usize> {
         self.reads_text().then(|| self.stacks().last().map(|stack| stack.max_seq_len)).flatten()
@@ -275,10 +303,12 @@ impl Structure {
         matches!(self, Self::Language(_) | Self::Seq2Seq(_))
     }
 
-    /// What `config.json` does not say: whether an encoder alone comes with a pooler, and a decoder with a head of its own, or its bias.
+    /// What `config.json` does not say: whether an encoder alone comes with a pooler, a discriminator with its head, and a decoder with a head of its
+    /// own, or its bias.
     pub(crate) fn fit_to_tensors(&mut self, has: impl Fn(&str) -> bool) {
         if let Self::Encoder(model) = self {
             model.pooler = model.pooler.filter(|_| has("pooler.dense.weight"));
+            model.discriminator = model.discriminator.filter(|_| has("discriminator.dense.weight"));
         }
         if let Self::Seq2Seq(model) = self
             && has("head.weight")

@@ -98,7 +98,7 @@ impl EncoderModelRecipe {
     pub fn config(&self, vocab_size: usize, objective: PretrainingObjective) -> PretrainingConfig {
         let PretrainingKeys { n_segments, tied, adapters } = self.own.clone();
         let transformer = self.transformer.clone();
-        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters, transformer };
+        let encoder = TextEncoderConfig { vocab_size, n_segments, uncounted_padding: None, adapters, transformer };
         let mut config = PretrainingConfig::new(encoder, objective);
         config.head.tied = tied;
         config

@@ -76,7 +76,7 @@ impl SpanModelRecipe {
     pub fn config(&self, vocab_size: usize, reading: ReadingConfig) -> SpanReaderConfig {
         let SpanKeys { n_segments, adapters } = self.own.clone();
         let transformer = self.transformer.clone();
-        let encoder = TextEncoderConfig { vocab_size, n_segments, adapters, transformer };
+        let encoder = TextEncoderConfig { vocab_size, n_segments, uncounted_padding: None, adapters, transformer };
         SpanReaderConfig::new(encoder).with_reading(reading)
     }
 }

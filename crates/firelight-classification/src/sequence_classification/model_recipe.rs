@@ -40,7 +40,7 @@ impl ClassifierModelRecipe {
         TextClassifierConfig {
             labels,
             problem_type: ProblemType::SingleLabel,
-            encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
+            encoder: TextEncoderConfig { vocab_size, n_segments, uncounted_padding: None, adapters, transformer },
             head: SequenceHeadConfig::new(pooler).with_dropout(head_dropout),
         }
     }

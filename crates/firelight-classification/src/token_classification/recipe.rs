@@ -68,7 +68,7 @@ impl TokenModelRecipe {
         let transformer = self.transformer.clone();
         TokenClassifierConfig {
             labels: tags,
-            encoder: TextEncoderConfig { vocab_size, n_segments, adapters, transformer },
+            encoder: TextEncoderConfig { vocab_size, n_segments, uncounted_padding: None, adapters, transformer },
             head: TokenHeadConfig { dropout: head_dropout, transform: None },
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
-use firelight::pretrained::{Arrays, AutoModel, ForwardOptions, HubFolder, PublishedModel, locate};
+use firelight::pretrained::{Arrays, AutoModel, ForwardOptions, HubFolder, Structure, locate};
 
 use super::place;
 use super::trained_model::weights_in;
@@ -63,10 +63,7 @@ impl AnyModel {
             false => format!("checkpoint: {checkpoint}, {}", weights_in(&folder, &checkpoint)?),
         };
         output::note(format_args!("{read}, device: {}", place(&chosen)));
-        // Only what is published can be compared with its family; a run folder is our own model.
-        if is_published {
-            PublishedModel::open(&folder)?.check_padding(inputs)?;
-        }
+        Structure::of_folder(&folder)?.check_padding(inputs)?;
         let model = AutoModel::open(folder, &checkpoint, &chosen.device)?;
         Ok(model.forward(inputs, options, &chosen.device)?)
     }

@@ -96,13 +96,27 @@ fn without_a_mask_every_token_is_read_and_padding_that_a_family_does_not_count_i
     let home = Model::scratch();
     let path = |name: &str| text(&home.path().join(name));
     inputs(&home.path().join("inputs"), vec![5, 1, 6]);
-    let roberta = text(&folder("roberta-unmasked"));
     let refused = "the argument `attention_mask` is missing, but `input_ids` holds the padding token 1";
-    let forward = ["forward", &roberta, "--inputs", &path("inputs"), "--output", &path("never")];
-    firelight(forward).fails(USER, &[refused]);
-    assert!(!home.path().join("never").exists());
-    let verify = ["verify", &roberta, "--inputs", &path("inputs"), "--expected", &file("expected.safetensors")];
-    firelight(verify).fails(USER, &[refused]);
+    for roberta in [text(&folder("roberta-unmasked")), roberta_run(home.path(), &folder("roberta-unmasked"))] {
+        let forward = ["forward", &roberta, "--inputs", &path("inputs"), "--output", &path("never")];
+        firelight(forward).fails(USER, &[refused]);
+        assert!(!home.path().join("never").exists());
+        let verify = ["verify", &roberta, "--inputs", &path("inputs"), "--expected", &file("expected.safetensors")];
+        firelight(verify).fails(USER, &[refused]);
+    }
+}
+
+/// The run folder of a published model, to which a tokenizer is added.
+fn roberta_run(home: &Path, fixture: &Path) -> String {
+    let [folder, run] = ["roberta", "roberta-run"].map(|name| home.join(name));
+    fs::create_dir(&folder).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(fixture.join(name), folder.join(name)).unwrap();
+    }
+    let tokenizer = Tokenizer::train(&TokenizerConfig::Char, "abc").unwrap();
+    tokenizer.save(folder.join("tokenizer.json")).unwrap();
+    firelight(["import", &text(&folder), "--out", &text(&run)]).succeeds();
+    text(&run)
 }
 
 #[test]

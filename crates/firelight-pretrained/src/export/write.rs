@@ -97,7 +97,10 @@ impl Export<'_> {
 
     /// Writes what sentence-transformers adds to an encoder, or how pixels become numbers, where the model has such.
     fn sentence_and_image_files(&self, structure: &Structure, parameters: &Parameters) -> Result<(), TaskError> {
-        if let Structure::Encoder(model) = structure {
+        // A folder of sentence-transformers is read as the model alone, without a head.
+        if let Structure::Encoder(model) = structure
+            && model.discriminator.is_none()
+        {
             self.sentence(model, parameters)?;
         }
         image::preprocessor(structure).map_or(Ok(()), |value| self.json("preprocessor_config.json", &value))

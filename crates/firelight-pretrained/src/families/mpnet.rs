@@ -8,7 +8,7 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::encoder::{self, Heads, bert, embedding_rows, sequence_rows};
-use super::roberta;
+use super::roberta::{self, PADDING};
 use crate::export::extended;
 use crate::family::{Class, ConfigKeys, Family};
 use crate::{Description, Keys, Row, Structure, Table};
@@ -17,7 +17,7 @@ pub(crate) const FAMILY: Family = Family { name: "mpnet", class: Class::Begins("
 
 fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let heads = Heads {
-        table: Table { rows: roberta::rows(UNREAD, rows()), prefix: "mpnet.", ignored: IGNORED.to_vec() },
+        table: Table { rows: roberta::rows(PADDING, rows()), prefix: "mpnet.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("mpnet.pooler.dense"),
         masked: (Ok(HeadActivation::Gelu), roberta::lm_head_rows()),
         sequence: (PoolerConfig::bert(), sequence_rows("classifier.dense", "classifier.out_proj")),
@@ -30,7 +30,7 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 
 fn encoder(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
     let n_buckets = keys.or("relative_attention_num_buckets", 32)?;
-    let encoder = roberta::shortened(keys, UNREAD, bert(keys)?)?.with_n_segments(0);
+    let encoder = roberta::shortened(keys, PADDING, bert(keys)?)?.with_n_segments(0);
     let buckets = PositionConfig::T5 { n_buckets, max_distance: 128, bidirectional: true };
     Ok(encoder.with_stack(|stack| stack.each_layer(|layer| layer.position = Some(buckets.clone()))))
 }
@@ -61,8 +61,5 @@ fn rows() -> Vec<Row> {
     ];
     [embedding_rows("mpnet"), layer].concat()
 }
-
-/// Rows of the table of positions that no token has, whatever the number of the padding.
-const UNREAD: usize = 2;
 
 const IGNORED: &[&str] = &["mpnet.embeddings.position_ids", "mpnet.pooler.dense.*", "lm_head.*"];

@@ -81,7 +81,7 @@ impl AutoModel {
     /// `decoder_input_ids`, `decoder_attention_mask`, `pixel_values`, each where the model reads it; outputs are called `logits`,
     /// `last_hidden_state`, `start_logits`, `end_logits` and so on.
     /// A missing `attention_mask` is all ones. RoBERTa and its relatives need one that hides padding, which
-    /// [`PublishedModel::check_padding`](crate::PublishedModel::check_padding) makes sure of.
+    /// [`Structure::check_padding`](crate::Structure::check_padding) makes sure of.
     ///
     /// # Errors
     /// If an argument is missing, does not fit the model or is none of its own, or the device fails.
@@ -126,6 +126,9 @@ impl AutoModel {
                 found.put("sentence_embedding", model.pooled(hidden.clone(), padding.as_ref()))?;
                 if let Some(pooler) = &model.pooler {
                     found.put("pooler_output", pooler.forward(hidden.clone(), padding.as_ref()))?;
+                }
+                if let Some(discriminator) = &model.discriminator {
+                    found.put("logits", discriminator.forward(hidden.clone()))?;
                 }
                 hidden
             }

@@ -1,10 +1,12 @@
-//! Folders of a model without its head, which repeats the embedding: they give the outputs of the folder with the head.
+//! Folders of a model without its head: where it repeats the embedding they give the outputs of the folder with the head, else those of
+//! the model alone.
 
 use std::fs;
 use std::path::Path;
 
 use burn::tensor::Device;
-use firelight_pretrained::{Arrays, ForwardOptions, PublishedModel, compare};
+use firelight_classification::HeadActivation;
+use firelight_pretrained::{Arrays, ForwardOptions, PublishedModel, Structure, compare};
 use safetensors::tensor::TensorView;
 use safetensors::{SafeTensors, serialize};
 
@@ -71,5 +73,33 @@ fn a_model_without_its_head_writes_by_its_embedding() {
         let compared = compare(&found, &expected, inputs.get("attention_mask"), 1e-6);
         assert!(compared.iter().any(|output| output.name == "logits"), "{name}");
         assert!(compared.iter().all(|output| output.agrees()), "{name}: {compared:#?}");
+    }
+}
+
+#[test]
+fn a_discriminator_without_its_head_is_its_encoder() {
+    let home = copy("electra-discriminator");
+    let inputs = Arrays::read(home.path().join("inputs.safetensors")).unwrap();
+    let whole = outputs(home.path(), &inputs);
+    assert_eq!(whole.get("logits").map(|logits| &logits.shape[..]), Some(&[2, 9][..]));
+    rewrite(home.path(), |name, _| (!name.starts_with("discriminator_predictions")).then(|| name.to_string()));
+    let alone = outputs(home.path(), &inputs);
+    assert!(alone.get("logits").is_none());
+    let compared = compare(&whole, &alone, inputs.get("attention_mask"), 1e-5);
+    assert!(compared.iter().any(|output| output.name == "last_hidden_state"), "{compared:?}");
+    assert!(compared.iter().all(|output| output.agrees()), "{compared:?}");
+}
+
+#[test]
+fn the_head_of_a_discriminator_has_the_activation_of_its_stack() {
+    for (name, expected) in [("relu", HeadActivation::Relu), ("gelu_new", HeadActivation::GeluTanh)] {
+        let home = copy("electra-discriminator");
+        let path = home.path().join("config.json");
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains("\"hidden_act\": \"gelu\""), "{text}");
+        fs::write(&path, text.replacen("\"hidden_act\": \"gelu\"", &format!("\"hidden_act\": \"{name}\""), 1)).unwrap();
+        let model = PublishedModel::open(home.path()).unwrap();
+        let Structure::Encoder(encoder) = model.structure() else { panic!("{:?}", model.structure()) };
+        assert_eq!(encoder.discriminator, Some(expected));
     }
 }

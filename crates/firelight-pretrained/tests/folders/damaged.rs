@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 
 use burn::tensor::Device;
 use firelight_data::{Tokenizer, TokenizerConfig};
-use firelight_pretrained::{Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel, Structure};
+use firelight_pretrained::{
+    Array, Arrays, AutoModel, ForwardOptions, Numbers, PublishedModel, Structure, compare_outputs,
+};
 use firelight_storage::{Checkpoint, TaskError};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
+
+use crate::golden::imported;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/pretrained").join(name)
@@ -381,11 +385,10 @@ fn arguments_that_do_not_fit_the_model_are_named() {
 #[test]
 fn padding_that_a_family_does_not_count_must_be_hidden() {
     let ids = |ids: &[i64]| Numbers::Integers(ids.to_vec());
-    let check = |name: &str, row: &[i64], mask: Option<&[i64]>| {
+    let check = |model: &Structure, row: &[i64], mask: Option<&[i64]>| {
         let mut of = vec![("input_ids", &[1, 3][..], ids(row))];
         of.extend(mask.map(|mask| ("attention_mask", &[1, 3][..], ids(mask))));
-        let checked = PublishedModel::open(fixture(name)).unwrap().check_padding(&arrays(&of));
-        checked.map_err(|error| error.to_string())
+        model.check_padding(&arrays(&of)).map_err(|error| error.to_string())
     };
     let families = [
         ("roberta-base", 1),
@@ -397,21 +400,61 @@ fn padding_that_a_family_does_not_count_must_be_hidden() {
     ];
     for (name, padding) in families {
         let why = format!("the padding token {padding}, which this family does not count in its positions");
-        for row in [[5, padding, 6], [5, 6, padding]] {
-            let missing = check(name, &row, None).unwrap_err();
-            let expected = format!("the argument `attention_mask` is missing, but `input_ids` holds {why}");
-            assert_eq!(missing, format!("{expected}: expected 0 at every padding token"), "{name}");
-            let shown = check(name, &row, Some(&[1, 1, 1])).unwrap_err();
-            assert!(shown.contains(&format!("`attention_mask` does not hide {why}")), "{name}: {shown}");
+        for model in &published_and_imported(name) {
+            for row in [[5, padding, 6], [5, 6, padding]] {
+                let missing = check(model, &row, None).unwrap_err();
+                let expected = format!("the argument `attention_mask` is missing, but `input_ids` holds {why}");
+                assert_eq!(missing, format!("{expected}: expected 0 at every padding token"), "{name}");
+                let shown = check(model, &row, Some(&[1, 1, 1])).unwrap_err();
+                assert!(shown.contains(&format!("`attention_mask` does not hide {why}")), "{name}: {shown}");
+            }
+            assert_eq!(check(model, &[5, padding, padding], Some(&[1, 0, 0])), Ok(()), "{name}");
+            assert_eq!(check(model, &[5, padding + 2, 6], None), Ok(()), "{name}");
         }
-        assert_eq!(check(name, &[5, padding, padding], Some(&[1, 0, 0])), Ok(()), "{name}");
-        assert_eq!(check(name, &[5, padding + 2, 6], None), Ok(()), "{name}");
     }
     for name in
         ["bert-base", "electra-wide", "albert-base", "distilbert-waves", "modernbert-base", "bart-plain", "gpt2-plain"]
     {
-        assert_eq!(check(name, &[0, 1, 2], None), Ok(()), "{name}");
+        for model in &published_and_imported(name) {
+            assert_eq!(check(model, &[0, 1, 2], None), Ok(()), "{name}");
+        }
     }
+}
+
+/// What a fixture holds, and what the run folder does that is made of it.
+fn published_and_imported(name: &str) -> [Structure; 2] {
+    let home = tempfile::tempdir().unwrap();
+    let run = imported(&fixture(name), home.path());
+    [fixture(name), run].map(|folder| Structure::of_folder(folder).unwrap())
+}
+
+/// A run folder that was imported before the id of padding was kept.
+#[test]
+fn a_run_folder_that_does_not_say_its_padding_computes_the_same() {
+    let (folder, home, device) = (fixture("roberta-base"), tempfile::tempdir().unwrap(), Device::default());
+    let run = imported(&folder, home.path());
+    let path = run.join("config.json");
+    let mut config: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let kept = config["encoder"].as_object_mut().unwrap().remove("uncounted_padding");
+    assert_eq!(kept, Some(json!(1)));
+    let inputs = Arrays::read(folder.join("inputs.safetensors")).unwrap();
+    let outputs = |folder: &Path| {
+        let model = AutoModel::open(folder, &Checkpoint::Last, &device).unwrap();
+        model.forward(&inputs, ForwardOptions::default(), &device).unwrap()
+    };
+    let expected = outputs(&folder);
+    let agrees = |found: &Arrays| compare_outputs(found, &expected, &inputs, 1e-5).iter().all(|one| one.agrees());
+    assert!(agrees(&outputs(&run)));
+    fs::write(&path, config.to_string()).unwrap();
+    assert!(agrees(&outputs(&run)));
+    let shown = arrays(&[("input_ids", &[1, 3][..], Numbers::Integers(vec![5, 1, 6]))]);
+    Structure::of_folder(&run).unwrap().check_padding(&shown).unwrap();
+}
+
+#[test]
+fn the_padding_of_a_family_that_does_not_count_it_is_a_token() {
+    let error = edited("roberta-base", "config.json", "\"pad_token_id\": 1", "\"pad_token_id\": 40");
+    assert!(error.contains("has pad_token_id = 40: expected less than vocab_size"), "{error}");
 }
 
 /// Sentence models are saved under the class that they were pre-trained with.
