@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::command::{program, run, workspace_root};
 
 /// The packages that have `unsafe` code in a library: kernels on views of matrices, and files that are mapped into memory.
-const PACKAGES: &str = "-p firelight-kernels -p firelight-data -p firelight-pretrained";
+const PACKAGES: &str = "-p firelight-kernels -p firelight-storage -p firelight-data -p firelight-pretrained";
 
 /// Their library tests, and those of `firelight-pretrained` that read the numbers of mapped files.
 const TESTS: &str = "--lib --test folders";
