@@ -300,5 +300,6 @@ fn every_way_of_decoding_writes_what_satisfies_it() {
     assert_eq!((found[0].ids.len(), found[0].stop_reason), (3, StopReason::Complete));
     options.max_new_tokens = 2;
     let refused = generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap_err().to_string();
-    assert!(refused.starts_with("the regular expression `[0-9]{3}` needs at least 3 tokens"), "{refused}");
+    let expected = "max_new_tokens is 2, but the regular expression `[0-9]{3}` needs at least 3 tokens";
+    assert!(refused.starts_with(expected), "{refused}");
 }

@@ -37,7 +37,7 @@ fn the_best_of_several_texts_has_the_most_probable_tokens() {
         &last,
         1e-4,
     );
-    assert!(generator.generate_best("abc", 0, &options).unwrap_err().to_string().starts_with("the best of 0 texts"));
+    assert!(generator.generate_best("abc", 0, &options).unwrap_err().to_string().starts_with("samples is 0"));
 }
 
 #[test]
