@@ -45,6 +45,18 @@ impl<R, F: FnMut() -> R> pulp::NullaryFnOnce for Body<F> {
     }
 }
 
+/// Asks for the line of memory around an element that will soon be read. It may lie anywhere: nothing is read here.
+#[inline(always)]
+pub(crate) fn fetch<T>(element: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: it reads nothing, whatever lies there.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(element.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = element;
+}
+
 /// The tensor in row-major order, copied only if it is not.
 pub(crate) fn contiguous(tensor: FlexTensor) -> FlexTensor {
     if tensor.layout().contiguous_offsets().is_some() { tensor } else { tensor.to_contiguous() }

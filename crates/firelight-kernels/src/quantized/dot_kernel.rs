@@ -6,7 +6,7 @@ use crate::BlockFormat;
 use crate::blocks::{CHUNK, Chunk, GROUP};
 #[cfg(target_arch = "x86_64")]
 use crate::flex::simd;
-use crate::flex::{halve, vectorised};
+use crate::flex::{fetch, halve, vectorised};
 
 /// Lanes that products are summed in: four numbers of each of 64 belong to one.
 pub(super) const LANES: usize = 16;
@@ -95,11 +95,8 @@ const FETCHED_AHEAD: usize = 4096;
 
 #[inline(always)]
 fn fetch_ahead(bytes: &[u8]) {
-    #[cfg(target_arch = "x86_64")]
     for line in (0..bytes.len()).step_by(64) {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: it reads nothing, whatever lies there.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(FETCHED_AHEAD + line).cast()) };
+        fetch(bytes.as_ptr().wrapping_add(FETCHED_AHEAD + line));
     }
 }
 

@@ -1,6 +1,6 @@
 //! Matrices as tiles: 16 rows or columns of 32 terms each, as a tile register takes them.
 
-use super::super::{Matrix, Number};
+use super::super::{Matrix, Number, fetch};
 use super::{Sums, Units};
 use burn::tensor::bf16;
 use rayon::prelude::*;
@@ -112,7 +112,24 @@ fn pack<T: Factor>(tiles: &mut [Tile], lines: Matrix<'_, T>, units: Units, by_te
     };
     match lines.has_whole_rows() {
         true => (0..panels).for_each(|panel| (0..steps).for_each(|step| fill(panel, step))),
-        false => (0..steps).for_each(|step| (0..panels).for_each(|panel| fill(panel, step))),
+        false => (0..steps).for_each(|step| {
+            (0..panels).for_each(|panel| {
+                fetch_terms(lines.transposed(), [(step + 1) * TERMS, panel * PANEL]);
+                fill(panel, step);
+            });
+        }),
+    }
+}
+
+/// Asks for what the next step packs of a panel: pieces of rows that lie far apart, which no processor follows by itself.
+fn fetch_terms<T: Factor>(terms: Matrix<'_, T>, [term, line]: [usize; 2]) {
+    let [count, lines] = terms.shape();
+    if !terms.has_whole_rows() {
+        return;
+    }
+    for row in term..count.min(term + TERMS) {
+        let piece = &terms.row(row)[line..lines.min(line + PANEL)];
+        piece.iter().step_by(64 / size_of::<T>()).for_each(|number| fetch(number));
     }
 }
 
