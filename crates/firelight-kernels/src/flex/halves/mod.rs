@@ -1,9 +1,8 @@
 //! Products of matrices of `bf16` in the tile registers of a processor with AMX: the numbers are multiplied as they are, the
 //! sums are formed in `f32` and rounded once.
 //!
-//! Both matrices may lie in memory in any order. They are packed into tiles: the rows of the left one first, by all threads, columns of
-//! the right one by each task as many as stay in its core's second cache. A block of the result, 32 rows of 32
-//! columns, is summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
+//! Both matrices may lie in memory in any order, and are packed into tiles: by all threads before anything is multiplied, but for the
+//! columns of a product of few rows, of which each task packs its own. A block of the result, 32 rows of 32 columns, is summed over all its terms at once, so its bits depend on nothing but the numbers: not on the
 //! number of threads, and not on the rows beside it.
 //!
 //! Matrices of `f32` are multiplied in the same registers where [`MatmulPrecision`](crate::MatmulPrecision) asks for it: each number is split in two
@@ -29,14 +28,18 @@ pub(super) fn has_tiles() -> bool {
     false
 }
 
-/// Bytes of packed columns that a task multiplies with row after row: they stay in its core's second cache.
-const NEAR: usize = 1024 * 1024;
+/// Rows of a short product, whose columns are packed by the tasks that multiply with them: nobody else needs them.
+const SHORT: usize = 512;
 
-/// Tasks of a thread, if there are as many columns: so all threads end at about the same time.
-const TASKS: usize = 4;
+/// Bytes of packed columns that a task of a short product multiplies with row after row, and of packed rows that one of another
+/// product multiplies with column after column: they stay in its core's second cache.
+const NEAR: [usize; 2] = [1024 * 1024, 512 * 1024];
 
-/// Rows that pay for packing columns once more, which another task packs, too.
-const TALL: usize = 512;
+/// Tasks of a short product for each thread, if there are as many columns: so all threads end at about the same time.
+const TASKS_OF_A_THREAD: usize = 4;
+
+/// Tasks of another large product at least.
+const TASKS: usize = 16;
 
 /// Multiplications that pay for a second thread.
 const PARALLEL: usize = 1 << 21;
@@ -58,8 +61,9 @@ pub(crate) fn product<F: Factor, T: Number<Sum = f32>>(
 ) {
     let shape = checked_shape(out.len(), [left.shape(), right.shape()], bias.map(<[F]>::len));
     let bias: Option<Vec<f32>> = bias.map(converted);
-    let left = Panels::of_left(left, units);
-    Factors { left, right, bias: bias.as_deref(), units }.multiply_into(out, shape);
+    let packed = (shape[0] > SHORT).then(|| Panels::of_columns(right, units));
+    let left = Panels::of_rows(left, units);
+    Factors { left, right, packed, bias: bias.as_deref(), units }.multiply_into(out, shape);
 }
 
 /// Rows, terms and columns.
@@ -71,19 +75,22 @@ fn checked_shape(length: usize, [left, right]: [[usize; 2]; 2], bias: Option<usi
     [rows, terms, columns]
 }
 
-/// What is multiplied. The columns of the right matrix are packed by the tasks that multiply with them, so that they are not written
-/// to memory and read again.
+/// What is multiplied. The columns of a short product are packed by its tasks, so that they are not written to memory and read again.
 struct Factors<'a, F> {
     left: Panels,
     right: Matrix<'a, F>,
+    packed: Option<Panels>,
     bias: Option<&'a [f32]>,
     units: Units,
 }
 
 impl<F: Factor> Factors<'_, F> {
     fn multiply_into<T: Number<Sum = f32>>(&self, out: &mut [T], [rows, terms, columns]: [usize; 3]) {
-        let column_bytes = F::TILES * size_of::<Tile>() / PANEL * terms.div_ceil(TERMS);
-        let [height, width] = task_shape([rows, columns], column_bytes, rayon::current_num_threads());
+        let line_bytes = F::TILES * size_of::<Tile>() / PANEL * terms.div_ceil(TERMS);
+        let [height, width] = match self.packed {
+            Some(_) => task_shape([rows, columns], line_bytes),
+            None => [rows.next_multiple_of(PANEL), strip_width(columns, line_bytes, rayon::current_num_threads())],
+        };
         let tasks = out.chunks_mut(height * columns).enumerate().flat_map(|(i, out)| {
             let strips = by_columns(out, columns, width).into_iter().enumerate();
             strips.map(move |(j, out)| ([i * height, j * width], out))
@@ -97,13 +104,25 @@ impl<F: Factor> Factors<'_, F> {
 
     /// Fills some rows of some columns, which begin at `place`.
     fn multiply_part<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], place: [usize; 2]) {
-        let columns = place[1]..place[1] + out[0].len();
-        let right = Panels::of_right(self.right.part(0..self.right.shape()[0], columns), self.units);
-        self.units.within(|| self.multiply_blocks(out, place, &right));
+        let own;
+        let (first, right) = match &self.packed {
+            Some(all) => (place[1] / PANEL, all),
+            None => {
+                let columns = place[1]..place[1] + out[0].len();
+                own = Panels::of_some_columns(self.right.part(0..self.right.shape()[0], columns), self.units);
+                (0, &own)
+            }
+        };
+        self.units.within(|| self.multiply_blocks(out, place, |column| right.panel(first + column)));
     }
 
-    /// The same with the packed columns, block by block.
-    fn multiply_blocks<T: Number<Sum = f32>>(&self, out: &mut [&mut [T]], place: [usize; 2], right: &Panels) {
+    /// The same with panels of the right matrix, block by block.
+    fn multiply_blocks<'p, T: Number<Sum = f32>>(
+        &self,
+        out: &mut [&mut [T]],
+        place: [usize; 2],
+        right: impl Fn(usize) -> &'p [[Tile; 2]],
+    ) {
         let mut sums = Sums([[0.0; PANEL]; PANEL]);
         let width = out[0].len();
         for row in (0..out.len()).step_by(PANEL) {
@@ -111,7 +130,7 @@ impl<F: Factor> Factors<'_, F> {
             let rows = row..out.len().min(row + PANEL);
             for column in (0..width).step_by(PANEL) {
                 // SAFETY: `multiply_part` calls this within `Units::within`.
-                unsafe { F::multiply(self.units, &mut sums, left, right.panel(column / PANEL)) };
+                unsafe { F::multiply(self.units, &mut sums, left, right(column / PANEL)) };
                 self.store(&mut out[rows.clone()], [column, place[1] + column], &sums);
             }
         }
@@ -136,12 +155,18 @@ impl<F: Factor> Factors<'_, F> {
     }
 }
 
-/// Rows and columns of a task, both in whole panels.
-fn task_shape([rows, columns]: [usize; 2], column_bytes: usize, threads: usize) -> [usize; 2] {
-    let near = (NEAR / column_bytes / PANEL * PANEL).max(PANEL);
-    let width = near.min(columns.div_ceil(TASKS * threads).next_multiple_of(PANEL));
-    let parts = (2 * threads).div_ceil(columns.div_ceil(width));
-    [rows.div_ceil(parts).max(TALL).next_multiple_of(PANEL), width]
+/// Columns of a task of a short product, in whole panels, from the bytes of a packed one.
+fn strip_width(columns: usize, column_bytes: usize, threads: usize) -> usize {
+    let near = (NEAR[0] / column_bytes / PANEL * PANEL).max(PANEL);
+    near.min(columns.div_ceil(TASKS_OF_A_THREAD * threads).next_multiple_of(PANEL))
+}
+
+/// Rows and columns of a task of another product, both in whole panels, from the bytes of a packed row.
+fn task_shape([rows, columns]: [usize; 2], row_bytes: usize) -> [usize; 2] {
+    let near = (NEAR[1] / row_bytes).max(PANEL) / PANEL * PANEL;
+    let height = near.min(rows.next_multiple_of(PANEL));
+    let strips = TASKS.div_ceil(rows.div_ceil(height));
+    [height, columns.div_ceil(strips).next_multiple_of(PANEL)]
 }
 
 #[cfg(test)]
@@ -166,7 +191,9 @@ mod tests {
             let values = (0..count).map(|i| bf16::from_f32((i % modulus) as f32 - 2.0));
             values.collect::<Vec<_>>()
         };
-        for [rows, terms, columns] in [[1, 1, 1], [3, 5, 2], [32, 32, 32], [33, 31, 65], [40, 70, 17], [5, 64, 200]] {
+        for [rows, terms, columns] in
+            [[1, 1, 1], [3, 5, 2], [32, 32, 32], [33, 31, 65], [40, 70, 17], [5, 64, 200], [520, 40, 70]]
+        {
             let (a, b) = (integers(2 * rows * terms, 5), integers(2 * terms * columns, 7));
             let bias = integers(columns, 3);
             for left in views(&a, [rows, terms]) {
@@ -208,7 +235,10 @@ mod tests {
 
     #[test]
     fn threads_change_no_bit() {
-        let [rows, terms, columns] = [300, 200, 500];
+        [[300, 200, 500], [600, 200, 250]].into_iter().for_each(assert_threads_change_no_bit);
+    }
+
+    fn assert_threads_change_no_bit([rows, terms, columns]: [usize; 3]) {
         let (a, b) = (numbers(rows * terms, 0.0), numbers(terms * columns, 1.0));
         let by = |threads: usize| {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().expect("a pool of threads");
@@ -223,9 +253,10 @@ mod tests {
 
     #[test]
     fn tasks_are_whole_panels_that_stay_near() {
-        assert_eq!(task_shape([512, 768], 2 * 3072, 2), [512, 96]); // Eight strips of all rows.
-        assert_eq!(task_shape([512, 50_257], 2 * 768, 2), [512, 672]); // As many columns as stay near.
-        assert_eq!(task_shape([4096, 64], 2 * 384, 8), [512, 32]); // Few columns: eight parts of the rows of each.
-        assert_eq!(task_shape([40, 10], 2 << 20, 2), [512, 32]);
+        assert_eq!(strip_width(768, 2 * 3072, 2), 96); // Eight tasks.
+        assert_eq!(strip_width(50_257, 2 * 768, 2), 672); // As many columns as stay near.
+        assert_eq!(strip_width(10, 2 << 20, 2), 32);
+        assert_eq!(task_shape([2048, 1536], 2 * 384), [672, 384]);
+        assert_eq!(task_shape([600, 10], 2 << 20), [32, 32]);
     }
 }

@@ -65,23 +65,32 @@ pub(super) struct Panels {
 
 impl Panels {
     /// The rows of a matrix, in panels, packed by all threads.
-    pub(super) fn of_left<T: Factor>(rows: Matrix<'_, T>, units: Units) -> Self {
-        let [count, terms] = rows.shape();
+    pub(super) fn of_rows<T: Factor>(rows: Matrix<'_, T>, units: Units) -> Self {
+        Self::by_all(rows, units, false)
+    }
+
+    /// The columns of a matrix, in panels, packed by all threads.
+    pub(super) fn of_columns<T: Factor>(columns: Matrix<'_, T>, units: Units) -> Self {
+        Self::by_all(columns.transposed(), units, true)
+    }
+
+    /// The columns of a matrix, in panels, packed by this thread.
+    pub(super) fn of_some_columns<T: Factor>(columns: Matrix<'_, T>, units: Units) -> Self {
+        let [terms, count] = columns.shape();
+        let mut packed = Self::unwritten::<T>(count.div_ceil(PANEL), terms);
+        pack(&mut packed.tiles, columns.transposed(), units, true);
+        packed
+    }
+
+    fn by_all<T: Factor>(lines: Matrix<'_, T>, units: Units, by_term: bool) -> Self {
+        let [count, terms] = lines.shape();
         let panels = count.div_ceil(PANEL);
         let group = panels.div_ceil(4 * rayon::current_num_threads());
         let mut packed = Self::unwritten::<T>(panels, terms);
         packed.tiles.par_chunks_mut(group * packed.length).enumerate().for_each(|(i, tiles)| {
             let first = i * group * PANEL;
-            pack(tiles, rows.part(first..count.min(first + group * PANEL), 0..terms), units, false);
+            pack(tiles, lines.part(first..count.min(first + group * PANEL), 0..terms), units, by_term);
         });
-        packed
-    }
-
-    /// The columns of a matrix, in panels, packed by this thread.
-    pub(super) fn of_right<T: Factor>(columns: Matrix<'_, T>, units: Units) -> Self {
-        let [terms, count] = columns.shape();
-        let mut packed = Self::unwritten::<T>(count.div_ceil(PANEL), terms);
-        pack(&mut packed.tiles, columns.transposed(), units, true);
         packed
     }
 
