@@ -37,6 +37,9 @@ const OPTIONS: &[(&str, &str)] = &[
     ("xtc.threshold", "--xtc-threshold"),
 ];
 
+/// Fields that are also words of the messages: they are fields where a message begins with them.
+const WORDS: [&str; 1] = ["keep"];
+
 /// The option that sets a field, or the name of the field where none does.
 pub(crate) fn option_of(field: &str) -> &str {
     OPTIONS.iter().find(|(known, _)| *known == field).map_or(field, |&(_, option)| option)
@@ -49,18 +52,20 @@ pub(crate) fn with_options(message: &str, command: &Command) -> String {
     if own_option(first, command).is_none() {
         return message.to_string();
     }
-    let parts = message.split('`').enumerate();
+    let parts = message[first.len()..].split('`').enumerate();
     let told = parts.map(|(place, part)| if place % 2 == 0 { replaced(part, command) } else { part.to_string() });
-    told.collect::<Vec<_>>().join("`")
+    told_word(first, command) + &told.collect::<Vec<_>>().join("`")
 }
 
-/// The words of a text, options in the place of fields.
+/// The words of a text behind the first one of a message, options in the place of fields.
 fn replaced(text: &str, command: &Command) -> String {
-    let told = |word: &str| {
-        let field = word.trim_end_matches([',', ';', ':']);
-        own_option(field, command).unwrap_or(field).to_string() + &word[field.len()..]
-    };
+    let told = |word: &str| if WORDS.contains(&word) { word.to_string() } else { told_word(word, command) };
     text.split(' ').map(told).collect::<Vec<_>>().join(" ")
+}
+
+fn told_word(word: &str, command: &Command) -> String {
+    let field = word.trim_end_matches([',', ';', ':']);
+    own_option(field, command).unwrap_or(field).to_string() + &word[field.len()..]
 }
 
 /// The option of a field, where the command has it.
@@ -96,6 +101,14 @@ mod tests {
         let other = "max_new_tokens is 3, but the JSON schema needs at least 4 tokens; give max_new_tokens 4 or more";
         assert_eq!(told(other, "chat"), other.replace("max_new_tokens", "--max-new-tokens"));
         assert_eq!(told(other, "translate"), other, "it has no such option");
+    }
+
+    #[test]
+    fn a_word_that_is_also_a_field_stays_a_word() {
+        let found =
+            told("top_p is 2, expected more than 0 and at most 1; leave it out to keep every token", "generate");
+        assert_eq!(found, "--top-p is 2, expected more than 0 and at most 1; leave it out to keep every token");
+        assert_eq!(told("keep is 9, and keep it", "generate"), "--keep is 9, and keep it");
     }
 
     #[test]

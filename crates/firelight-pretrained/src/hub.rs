@@ -65,7 +65,7 @@ const FILES: [&str; 20] = [
 /// Downloads a model into `cache`; `tell` hears of each file before it comes. Returns the folder of its snapshot.
 pub(crate) fn download(name: &HubName, cache: &Path, mut tell: impl FnMut(&str)) -> Result<PathBuf, InputError> {
     let server = Server::new(&endpoint(), token(), silence()?);
-    let info = list(&server, name).map_err(|failure| failed(name, "its list of files", &failure))?;
+    let info = list(&server, name).map_err(|failure| failed(name, "the list of files", &failure))?;
     let files: Vec<String> = info.siblings.into_iter().map(|file| file.rfilename).collect();
     if !is_plain(&info.sha) {
         return Err(untrusted(name, &info.sha));
