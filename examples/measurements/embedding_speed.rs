@@ -1,6 +1,6 @@
 //! How fast a sentence model turns texts into vectors: a file of texts, one a line, read several times.
 //!
-//! Command: cargo run --release -p firelight-examples --example embedding_speed -- all-MiniLM-L6-v2/ texts.txt 5
+//! Command: cargo run --release -p firelight-examples --example embedding_speed -- all-MiniLM-L6-v2/ texts.txt 5 [bf16x3]
 //! Time: some seconds for a thousand texts.
 //! Expect: how much of the batches is padding, then one line for each time, with the seconds and the texts of a second; loading is not counted.
 
@@ -11,6 +11,7 @@ use std::time::Instant;
 use burn::tensor::Device;
 use firelight::classification::Embedder;
 use firelight::data::{Batching, longest_first};
+use firelight::kernels::MatmulPrecision;
 use firelight::pretrained::{import_cache, run_folder};
 use firelight::storage::{Checkpoint, TaskError};
 
@@ -19,11 +20,15 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [model, texts, times] = &arguments[..] else {
-        eprintln!("usage: embedding_speed MODEL TEXTS TIMES");
-        return ExitCode::from(2);
+    let (model, texts, times, precision) = match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [model, texts, times] => (*model, *texts, *times, MatmulPrecision::F32),
+        [model, texts, times, "bf16x3"] => (*model, *texts, *times, MatmulPrecision::Bf16x3),
+        _ => {
+            eprintln!("usage: embedding_speed MODEL TEXTS TIMES [bf16x3]");
+            return ExitCode::from(2);
+        }
     };
-    match measure(Path::new(model), Path::new(texts), times.parse().unwrap_or(1)) {
+    match precision.within(|| measure(Path::new(model), Path::new(texts), times.parse().unwrap_or(1))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             firelight::problems(&error).iter().for_each(|problem| eprintln!("error: {problem}"));

@@ -111,10 +111,10 @@ impl Settings {
             dropout: options.dropout,
             by_distance: options.bias.is_none()
                 && options.bias_by_distance.is_some()
-                && crate::path::is_fused_on_cpu(query),
+                && crate::path::is_fused_on_cpu_in_any_type(query),
             block: blocks::SCORES,
             // A GPU is not waited for: it draws its own.
-            seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu(query) {
+            seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu_in_any_type(query) {
                 crate::dropout::seed(&query.device())
             } else {
                 0
@@ -130,7 +130,7 @@ pub(super) fn attention(
     settings: Settings,
 ) -> Tensor<4> {
     let pairs = [query.dims()[2], key.dims()[2]];
-    if settings.dropout > 0.0 && !crate::path::is_fused_on_cpu(&query) {
+    if settings.dropout > 0.0 && !crate::path::is_fused_on_cpu_in_any_type(&query) {
         crate::recompute::replay::before_drawing(&query.device()); // A GPU draws its own.
     }
     let bias = match &options.bias_by_distance {

@@ -43,7 +43,9 @@ use options::check_options;
 /// tokens.
 ///
 /// Keys and values may be of half precision beside a query of single precision, as a cache has them. The fused path of the CPU reads
-/// `bf16` as it lies, if there is no autodiff; elsewhere they are cast first.
+/// `bf16` as it lies, if there is no autodiff; elsewhere they are cast first. From 32 queries of `bf16` on, without autodiff, a processor with
+/// tile registers multiplies them as they are, and weights in two parts of `bf16`, which miss at most `2^-17` of a weight; infinite values
+/// may become NaN there.
 ///
 /// # Shapes
 /// - `query`: `[B, H, Q, E]`, `key`: `[B, G, K, E]`, `value`: `[B, G, K, F]`, `H` a multiple of `G`
@@ -59,8 +61,16 @@ pub fn attention(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &A
     #[cfg(feature = "flex")]
     if is_half(&query) {
         let options = options.widened();
-        return in_single(query, |query| attention(query, key, value, &options));
+        return match multiplies_halves([&query, &key, &value]) {
+            true => crate::cast(in_its_type(query, key, value, &options), FloatDType::BF16),
+            false => in_single(query, |query| in_its_type(query, key, value, &options)),
+        };
     }
+    in_its_type(query, key, value, options)
+}
+
+/// Attention in the type of the query, or, of `bf16` that tile registers multiply, in `f32`.
+fn in_its_type(query: Tensor<4>, key: Tensor<4>, value: Tensor<4>, options: &AttentionOptions) -> Tensor<4> {
     let [key, value] = readable(&query, [key, value]);
     #[cfg(feature = "extension")]
     if crate::path::log_path("attention", is_fused(&query, &key, &value, options)) {
@@ -89,11 +99,18 @@ fn readable(query: &Tensor<4>, tensors: [Tensor<4>; 2]) -> [Tensor<4>; 2] {
     in_type_of(query, tensors)
 }
 
-/// Whether the kernels of the CPU widen these keys and values tile by tile.
+/// Whether the kernels of the CPU read keys and values of `bf16`: beside queries of `f32` widened tile by tile, beside those of `bf16` as they are.
 #[cfg(feature = "flex")]
 fn reads_as_it_lies(query: &Tensor<4>, tensors: [&Tensor<4>; 2]) -> bool {
-    let single = query.dtype() == DType::F32 && crate::path::is_fused_on_cpu(query) && !query.device().is_autodiff();
-    single && tensors.iter().all(|x| x.dtype() == DType::BF16 && x.shape().num_elements() > 0)
+    let is_known = matches!(query.dtype(), DType::F32 | DType::BF16);
+    let is_here = is_known && crate::path::is_fused_on_cpu_in_any_type(query) && !query.device().is_autodiff();
+    is_here && tensors.iter().all(|x| x.dtype() == DType::BF16 && x.shape().num_elements() > 0)
+}
+
+/// Whether queries, keys and values are of `bf16` and multiplied as they are.
+#[cfg(feature = "flex")]
+fn multiplies_halves([query, key, value]: [&Tensor<4>; 3]) -> bool {
+    query.dtype() == DType::BF16 && reads_as_it_lies(query, [key, value]) && flex::multiplies_halves(query.dims()[2])
 }
 
 /// Keys and values in the type of the query.
@@ -134,6 +151,30 @@ mod tests {
 
     pub(super) fn rows<const N: usize, const M: usize>(values: [[f32; M]; N], device: &Device) -> Tensor<4> {
         Tensor::<2>::from_floats(values, device).unsqueeze()
+    }
+
+    #[cfg(feature = "flex")]
+    #[test]
+    fn many_queries_of_half_precision_are_rounded_once() {
+        let case = crate::testing::Case::plain();
+        let device = Device::flex();
+        let tensors = [([2, 4, 40, 24], 1), ([2, 2, 70, 24], 2), ([2, 2, 70, 20], 3)].map(|(shape, seed)| {
+            let numbers = crate::testing::random::<4>(&case, shape, seed).into_data();
+            Tensor::<4>::from_data(numbers, (&device, DType::BF16))
+        });
+        let options = AttentionOptions::default().with_mask(AttentionMask::causal());
+        let by = |dtype: FloatDType| {
+            let [query, key, value] = tensors.clone().map(|tensor| tensor.cast(dtype));
+            attention(query, key, value, &options)
+        };
+        let (half, single) = (by(FloatDType::BF16), by(FloatDType::F32));
+        assert_eq!(half.dtype(), DType::BF16);
+        let (half, single) = (half.into_data(), single.into_data());
+        assert_eq!(half.shape(), single.shape());
+        for (found, expected) in half.iter::<f32>().zip(single.iter::<f32>()) {
+            let allowed = 1.01 * 2f32.powi(-9) * expected.abs() + 2e-5;
+            assert!((found - expected).abs() <= allowed, "{found} {expected}");
+        }
     }
 
     #[test]

@@ -159,7 +159,9 @@ impl<T: Real> Pass<'_, T> {
         let (weights, gradients) = (&mut weights[..size], &mut gradients[..size]);
         let mut slopes = slopes.as_mut().map(|slopes| &mut slopes[..size]);
         let key = problem.key.matrix(batch, group, keys);
-        problem.scores([batch, head], queries, tile, key, weights, slopes.as_deref_mut());
+        let query = problem.query.matrix(batch, head, queries);
+        product(MatrixMut::rows(weights, keys.len()), false, query, key.transposed(), problem.scale, false);
+        problem.finish_scores([batch, head], queries, tile, weights, slopes.as_deref_mut());
         self.weigh([batch, head], queries, keys, weights);
         let grad = self.grad.matrix(batch, head, queries);
         let value = problem.value.matrix(batch, group, keys).transposed();
@@ -207,7 +209,6 @@ impl<T: Real> Pass<'_, T> {
         }
         let gradients = Matrix::rows(gradients, keys.len());
         product(d_query, true, gradients, key, problem.scale, false);
-        let query = problem.query.matrix(batch, head, queries);
         product(d_key, true, gradients.transposed(), query, problem.scale, false);
     }
 

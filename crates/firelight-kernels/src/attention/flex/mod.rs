@@ -5,18 +5,22 @@
 //! of a row: its largest score and the sum relative to it instead of one logarithm, which would round where scores are
 //! large. Keys that a rule hides from all queries of a tile are
 //! not visited, nor are tiles in which padding or given pairs hide everything. Keys and values of `bf16` beside queries of `f32` are widened
-//! tile by tile, so that a cache of them is read once and never copied as a whole.
+//! tile by tile, so that a cache of them is read once and never copied as a whole. Where the queries are of `bf16`, too, and the processor has
+//! tile registers, nothing is widened.
 
 mod backward;
 mod forward;
 mod problem;
+mod products;
 
 use super::extension::{AttentionExtension, AttentionKernel, Inputs, Settings};
+use crate::flex::halves::Units;
 use crate::flex::with_real;
 use crate::optional::{OptionalBool, OptionalFloat};
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
 use burn::tensor::{DType, bf16};
+use products::{Tiled, Widened};
 
 /// Queries of a tile at most.
 const QUERIES: usize = 256;
@@ -32,6 +36,19 @@ fn queries_of_tile(seen: usize) -> usize {
 
 /// Multiplications below which one thread is enough.
 const PARALLEL: usize = 256 * 1024;
+
+/// Queries from which on their products in tile registers pay for packing the keys: a panel of them.
+const QUERIES_OF_TILES: usize = 32;
+
+/// Whether a pass over so many queries multiplies `bf16` as it is.
+pub(super) fn multiplies_halves(queries: usize) -> bool {
+    queries >= QUERIES_OF_TILES && Units::chosen().is_some()
+}
+
+/// The forward pass of queries, keys and values of `bf16`, whose output is of `f32`.
+fn in_tiles(inputs: &Inputs<Flex>, units: Units) -> [FlexTensor; 2] {
+    forward::forward::<f32, bf16, bf16, _>(inputs, |_| Tiled::new(units))
+}
 
 impl AttentionExtension for Flex {
     fn attention(
@@ -56,9 +73,10 @@ impl AttentionKernel for Flex {
     fn forward(inputs: &Inputs<Self>) -> [FlexTensor; 2] {
         use forward::forward;
         match (inputs.query.dtype(), inputs.key.dtype()) {
-            (DType::F64, _) => forward::<f64, f64>(inputs),
-            (_, DType::BF16) => forward::<f32, bf16>(inputs),
-            _ => forward::<f32, f32>(inputs),
+            (DType::F64, _) => forward::<_, f64, f64, _>(inputs, Widened::new::<f64>),
+            (DType::BF16, _) => in_tiles(inputs, Units::chosen().expect("`multiplies_halves` was asked")),
+            (_, DType::BF16) => forward::<_, f32, bf16, _>(inputs, Widened::new::<bf16>),
+            _ => forward::<_, f32, f32, _>(inputs, Widened::new::<f32>),
         }
     }
 

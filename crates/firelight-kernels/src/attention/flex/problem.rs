@@ -4,7 +4,7 @@ use super::super::tiles::Tiles;
 use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
-use crate::flex::{Matrix, MatrixMut, Number, Real, contiguous, product, values, vectorised};
+use crate::flex::{Number, Real, contiguous, values, vectorised};
 use crate::rule::Tile;
 use burn::backend::Flex;
 use burn::backend::flex::FlexTensor;
@@ -24,9 +24,9 @@ impl Tensors {
     }
 }
 
-/// Keys and values may be stored as numbers of another type than is computed in.
-pub(super) struct Problem<'a, T, S = T> {
-    pub(super) query: View<'a, T>,
+/// Keys and values may be stored as numbers of another type `S` than is computed in, and queries as numbers of type `Q`.
+pub(super) struct Problem<'a, T, S = T, Q = T> {
+    pub(super) query: View<'a, Q>,
     pub(super) key: View<'a, S>,
     pub(super) value: View<'a, S>,
     bias: Option<Broadcast<'a, T>>,
@@ -50,10 +50,10 @@ pub(super) struct KeyTile {
     is_full: bool,
 }
 
-impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
+impl<'a, T: Real, S: Number<Sum = T>, Q: Number<Sum = T>> Problem<'a, T, S, Q> {
     pub(super) fn new(inputs: &'a Inputs<Flex>, tensors: &'a Tensors) -> Self {
         let settings = &inputs.settings;
-        let (query, key) = (View::new(&tensors.query), View::new(&tensors.key));
+        let (query, key) = (View::<Q>::new(&tensors.query), View::new(&tensors.key));
         let [batch, _, queries, _] = query.shape;
         let rule = Tiles::new(&settings.rule, settings.start, [queries, key.shape[2]]);
         let queries_of_tile = queries_of_tile(rule.usually_visible_keys().min(queries));
@@ -113,7 +113,7 @@ impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
         self.queries().iter().product::<usize>() * self.keys() * self.query.shape[3]
     }
 
-    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<T, S> {
+    pub(super) fn query_tiles(&self) -> impl Iterator<Item = Range<usize>> + Clone + use<T, S, Q> {
         tiles_of(self.query.shape[2], self.queries_of_tile)
     }
 
@@ -122,13 +122,18 @@ impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
         [self.query_tiles().next().map_or(0, |queries| queries.len()), self.keys().min(KEYS)]
     }
 
+    /// The most numbers that the keys or the values of a tile have.
+    pub(super) fn numbers_of_tile(&self) -> usize {
+        self.tile()[1] * self.value.shape[3].max(self.key.shape[3])
+    }
+
     /// The tiles of keys of which some query sees some key.
     pub(super) fn key_tiles(
         &self,
         batch: usize,
         head: usize,
         queries: &Range<usize>,
-    ) -> impl Iterator<Item = &KeyTile> + use<'_, 'a, T, S> {
+    ) -> impl Iterator<Item = &KeyTile> + use<'_, 'a, T, S, Q> {
         let queries = queries.clone();
         let tile = self.rule.row(batch) * self.query_tiles().count() + queries.start / self.queries_of_tile;
         self.tiles[tile].iter().filter(move |tile| !self.is_hidden(batch, head, &queries, &tile.keys))
@@ -144,20 +149,17 @@ impl<'a, T: Real, S: Number<Sum = T>> Problem<'a, T, S> {
         [&self.padding, &self.hidden].into_iter().flatten().any(|mask| rows(mask).all(|query| all_hidden(mask, query)))
     }
 
-    /// A tile of scores of the keys `key`: scaled, capped, biased, minus infinity where a key is hidden. The slopes of the cap go to
+    /// Makes scores of scaled products, of a tile: capped, biased, minus infinity where a key is hidden. The slopes of the cap go to
     /// `slopes` where the backward pass needs them.
-    pub(super) fn scores(
+    pub(super) fn finish_scores(
         &self,
         [batch, head]: [usize; 2],
         queries: &Range<usize>,
         tile: &KeyTile,
-        key: Matrix<'_, T>,
         scores: &mut [T],
         slopes: Option<&mut [T]>,
     ) {
         let keys = &tile.keys;
-        let query = self.query.matrix(batch, head, queries);
-        product(MatrixMut::rows(scores, keys.len()), false, query, key.transposed(), self.scale, false);
         if let Some(cap) = self.soft_cap {
             vectorised(
                 #[inline(always)]

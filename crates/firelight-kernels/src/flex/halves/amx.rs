@@ -195,6 +195,63 @@ pub(super) unsafe fn multiply_parts(sums: &mut Sums, left: &[[Tile; 2]], right: 
     }
 }
 
+/// The same of a left panel in parts and a right one of `bf16`: each pair of right tiles meets two of left ones, high and low.
+///
+/// # Safety
+/// Only within [`with_tiles`].
+///
+/// # Panics
+/// If the left panel is not twice as long as the right one.
+pub(super) unsafe fn multiply_left_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+    assert!(left.len() == 2 * right.len() && !right.is_empty(), "panels of one length, the left one with both parts");
+    let first = sums.0.as_mut_ptr();
+    // SAFETY: each pass of the loop reads one pair of tiles of the right panel and two of the left one, which has twice as many; the
+    // four stores write the four quarters of the sums. The registers are set up by `with_tiles`.
+    unsafe {
+        asm!(
+            "tilezero tmm0",
+            "tilezero tmm1",
+            "tilezero tmm2",
+            "tilezero tmm3",
+            "2:",
+            "tileloadd tmm6, [{right} + {row}]",
+            "tileloadd tmm7, [{right} + {row} + 1024]",
+            // High parts.
+            "tileloadd tmm4, [{left} + {row}]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{left} + {row} + 1024]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            // Low ones.
+            "tileloadd tmm4, [{left} + {row} + 2048]",
+            "tdpbf16ps tmm0, tmm4, tmm6",
+            "tileloadd tmm5, [{left} + {row} + 3072]",
+            "tdpbf16ps tmm1, tmm4, tmm7",
+            "tdpbf16ps tmm2, tmm5, tmm6",
+            "tdpbf16ps tmm3, tmm5, tmm7",
+            "add {left}, 4096",
+            "add {right}, 2048",
+            "dec {steps}",
+            "jnz 2b",
+            "tilestored [{upper} + {stride}], tmm0",
+            "tilestored [{upper} + {stride} + 64], tmm1",
+            "tilestored [{lower} + {stride}], tmm2",
+            "tilestored [{lower} + {stride} + 64], tmm3",
+            left = inout(reg) left.as_ptr() => _,
+            right = inout(reg) right.as_ptr() => _,
+            steps = inout(reg) right.len() => _,
+            upper = in(reg) first,
+            lower = in(reg) first.add(SIDE),
+            row = in(reg) 64usize,
+            stride = in(reg) 4 * PANEL,
+            out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+            out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+            options(nostack)
+        );
+    }
+}
+
 /// Exchanges rows and columns of pairs.
 pub(super) fn transpose(tile: &mut Tile) {
     assert!(is_permitted(), "vector units that this processor does not have");

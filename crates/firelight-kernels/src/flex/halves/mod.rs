@@ -10,10 +10,12 @@
 
 #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
 mod amx;
+mod packed;
 mod panels;
 mod parts;
 mod units;
 
+pub(crate) use packed::Packed;
 pub(crate) use units::Units;
 
 use super::{Matrix, Number, by_columns, converted, vectorised};

@@ -39,6 +39,12 @@ pub(crate) trait Factor: Number<Sum = f32> {
     /// # Safety
     /// Only within [`Units::within`].
     unsafe fn multiply(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]);
+
+    /// The same with columns of `bf16`.
+    ///
+    /// # Safety
+    /// Only within [`Units::within`].
+    unsafe fn multiply_halves(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]);
 }
 
 impl Factor for bf16 {
@@ -54,9 +60,15 @@ impl Factor for bf16 {
         // SAFETY: the caller vouches for it.
         unsafe { units.multiply(sums, left, right) };
     }
+
+    unsafe fn multiply_halves(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+        // SAFETY: the caller vouches for it.
+        unsafe { units.multiply(sums, left, right) };
+    }
 }
 
 /// A packed matrix. Beyond its edges there are zeros.
+#[derive(Default)]
 pub(super) struct Panels {
     tiles: Vec<Tile>,
     /// Tiles of a panel.
@@ -76,17 +88,24 @@ impl Panels {
 
     /// The columns of a matrix, in panels, packed by this thread.
     pub(super) fn of_some_columns<T: Factor>(columns: Matrix<'_, T>, units: Units) -> Self {
-        let [terms, count] = columns.shape();
-        let mut packed = Self::unwritten::<T>(count.div_ceil(PANEL), terms);
-        pack(&mut packed.tiles, columns.transposed(), units, true);
+        let mut packed = Self::default();
+        packed.fill(columns.transposed(), units, true);
         packed
+    }
+
+    /// Holds these lines instead, in the same memory, packed by this thread: columns `by_term`, rows not.
+    pub(super) fn fill<T: Factor>(&mut self, lines: Matrix<'_, T>, units: Units, by_term: bool) {
+        let [count, terms] = lines.shape();
+        self.make_unwritten::<T>(count.div_ceil(PANEL), terms);
+        pack(&mut self.tiles, lines, units, by_term);
     }
 
     fn by_all<T: Factor>(lines: Matrix<'_, T>, units: Units, by_term: bool) -> Self {
         let [count, terms] = lines.shape();
         let panels = count.div_ceil(PANEL);
         let group = panels.div_ceil(4 * rayon::current_num_threads());
-        let mut packed = Self::unwritten::<T>(panels, terms);
+        let mut packed = Self::default();
+        packed.make_unwritten::<T>(panels, terms);
         packed.tiles.par_chunks_mut(group * packed.length).enumerate().for_each(|(i, tiles)| {
             let first = i * group * PANEL;
             pack(tiles, lines.part(first..count.min(first + group * PANEL), 0..terms), units, by_term);
@@ -100,14 +119,15 @@ impl Panels {
         self.tiles[self.length * index..self.length * (index + 1)].as_chunks().0
     }
 
-    /// Tiles that are written before anybody reads them.
+    /// As many tiles as these panels have, which are written before anybody reads them.
     #[allow(clippy::uninit_vec)]
-    fn unwritten<T: Factor>(panels: usize, terms: usize) -> Self {
-        let length = T::TILES * terms.div_ceil(TERMS);
-        let mut tiles = Vec::with_capacity(panels * length);
+    fn make_unwritten<T: Factor>(&mut self, panels: usize, terms: usize) {
+        self.length = T::TILES * terms.div_ceil(TERMS);
+        let tiles = panels * self.length;
+        self.tiles.clear();
+        self.tiles.reserve(tiles);
         // SAFETY: the capacity is as large, any bits are a tile, and `pack` writes all of each.
-        unsafe { tiles.set_len(panels * length) };
-        Self { tiles, length }
+        unsafe { self.tiles.set_len(tiles) };
     }
 }
 

@@ -26,6 +26,11 @@ impl Factor for f32 {
         // SAFETY: the caller vouches for it.
         unsafe { units.multiply_parts(sums, left, right) };
     }
+
+    unsafe fn multiply_halves(units: Units, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+        // SAFETY: the caller vouches for it.
+        unsafe { units.multiply_left_parts(sums, left, right) };
+    }
 }
 
 /// Fills a tile with the high parts of the lines and terms from a place on and another with the low ones, and both with zeros beyond

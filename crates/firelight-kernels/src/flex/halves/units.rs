@@ -69,6 +69,19 @@ impl Units {
         }
     }
 
+    /// The same of a left panel in parts and a right one of `bf16`: high parts, then low ones, for every pair of tiles.
+    ///
+    /// # Safety
+    /// Only [`within`](Self::within).
+    pub(super) unsafe fn multiply_left_parts(self, sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+        match self {
+            #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
+            // SAFETY: the caller vouches for it.
+            Self::Amx => unsafe { amx::multiply_left_parts(sums, left, right) },
+            Self::Plain => multiply_left_parts(sums, left, right),
+        }
+    }
+
     /// Exchanges rows and columns of pairs.
     pub(super) fn transpose(self, tile: &mut Tile) {
         match self {
@@ -105,6 +118,22 @@ fn multiply_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
                     add_products(sums, high, right_high);
                     add_products(sums, high, right_low);
                     add_products(sums, low, right_high);
+                }
+            }
+        },
+    );
+}
+
+fn multiply_left_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+    let left = left.as_chunks::<2>().0;
+    vectorised(
+        #[inline(always)]
+        || {
+            for (i, sums) in sums.0.iter_mut().enumerate() {
+                sums.fill(0.0);
+                for ([high, low], right) in left.iter().zip(right) {
+                    add_products(sums, &high[i / SIDE].0[i % SIDE], right);
+                    add_products(sums, &low[i / SIDE].0[i % SIDE], right);
                 }
             }
         },
