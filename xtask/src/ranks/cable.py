@@ -1,6 +1,7 @@
 """A cable between two network namespaces that delays every frame: python3 cable.py MILLISECONDS NAMESPACE NAMESPACE
 
-Each namespace gets a device `cable`; frames are copied between the two until the program is ended. Kernels without netem can be tested so.
+Each namespace gets a device `eth0`; frames are copied between the two until the program is ended or its standard input closes, which it does
+where whoever started it was killed. Kernels without netem can be tested so.
 Prints a line when both devices are there. Needs root and /dev/net/tun.
 """
 
@@ -22,7 +23,7 @@ def end_of_cable(name, namespace):
     device = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
     fcntl.ioctl(device, TUNSETIFF, struct.pack("16sH22x", name.encode(), TAP_WITHOUT_HEADER))
     subprocess.run(["ip", "link", "set", name, "netns", namespace], check=True)
-    subprocess.run(["ip", "-n", namespace, "link", "set", name, "name", "cable"], check=True)
+    subprocess.run(["ip", "-n", namespace, "link", "set", name, "name", "eth0"], check=True)
     return device
 
 
@@ -41,7 +42,9 @@ def main():
     print("the cable is there", flush=True)
     while True:
         wait = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
-        for device in select.select(ends, [], [], wait)[0]:
+        for device in select.select([sys.stdin, *ends], [], [], wait)[0]:
+            if device is sys.stdin:
+                return
             try:
                 under_way.append((time.monotonic() + delay, other[device], os.read(device, FRAME)))
             except OSError:

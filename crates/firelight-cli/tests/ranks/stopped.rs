@@ -18,7 +18,7 @@ const WORLD: usize = 4;
 const STEPS: usize = 20;
 
 /// Random moments at which a rank is killed, where the variable does not ask for more.
-const KILLS: usize = 2;
+const KILLS: usize = 10;
 const MORE_KILLS: &str = "FIRELIGHT_KILLS";
 
 /// The exit code of `mpirun` for a job that it had to end after all the time it had.

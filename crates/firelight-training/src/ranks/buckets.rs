@@ -1,8 +1,9 @@
 //! Numbers that are summed over ranks a bucket at a time: while one bucket is summed on a thread of its own, the next is read from the device
 //! and filled. In memory are a few buckets and the numbers of one parameter, rather than those of the whole model.
 //!
-//! Source: Li et al. 2020, PyTorch Distributed, section 3.2.2 (<https://arxiv.org/abs/2006.15704>). Burn hands all gradients out at the end of
-//! the backward pass, so that nothing of that pass overlaps with the sums here.
+//! Source: Li et al. 2020, PyTorch Distributed, section 3.2.2 (<https://arxiv.org/abs/2006.15704>). Unlike there, nothing of the
+//! backward pass overlaps with the sums: during it Burn 0.22 gives a gradient that is complete to nobody but the all-reduce of its backend, and flex
+//! and ndarray have none.
 
 use std::mem;
 use std::sync::mpsc::{Receiver, Sender, channel};
