@@ -28,8 +28,8 @@ pub(crate) fn run_all() -> Result<()> {
     agree::compare_cpus()?;
     consumer::check()?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;
-    run("wgpu build", &mut cargo("check -p firelight-cli --features wgpu"))?;
-    run("tests for GPUs", &mut cargo("check -p firelight-kernels -p firelight-core --tests --features wgpu"))?;
+    let wgpu = "check -p firelight-cli -p firelight-kernels -p firelight-core --tests --features wgpu";
+    run("wgpu build and tests for GPUs", &mut cargo(wgpu))?;
     // CubeCL fetches LLVM to generate code for CUDA. Checking types needs none: `DOCS_RS` makes the build skip it.
     run("cuda build", cargo("check -p firelight-cli --features cuda").env("DOCS_RS", "1"))?;
     eprintln!("\nAll checks passed in {} s.", start.elapsed().as_secs());

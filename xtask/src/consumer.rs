@@ -1,16 +1,59 @@
 //! `tests/consumer`: a Burn project outside the workspace, with a lock file of its own.
 
-use anyhow::Result;
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result, ensure};
 
 use crate::command::{cargo, run};
 
 const MANIFEST: &str = "--manifest-path tests/consumer/Cargo.toml";
 
-/// A moment's work: whether the lock files outside of the workspace still fit. If not, copy Cargo.lock there and run `cargo metadata`
+/// A moment's work: whether the lock files outside of the workspace still fit, and whether Burn is built once. If not, copy Cargo.lock there and run `cargo metadata`
 /// in their folder.
 pub(crate) fn check_locks() -> Result<()> {
     run("consumer lock", &mut cargo(&format!("tree {MANIFEST} --depth 0")))?;
-    run("fuzz lock", &mut cargo("tree --manifest-path fuzz/Cargo.toml --depth 0"))
+    run("fuzz lock", &mut cargo("tree --manifest-path fuzz/Cargo.toml --depth 0"))?;
+    check_features()
+}
+
+/// Packages from a registry, each with the lists of features that it is built with, for a proc macro perhaps another one.
+type Features = BTreeMap<String, Vec<String>>;
+
+/// Whether the consumer's tests take Burn as those of the workspace built it. With other features, of Burn or of anything below it, it would be
+/// built anew, which takes longer than all tests.
+fn check_features() -> Result<()> {
+    let own = features(MANIFEST)?;
+    let differing = built_anew(&own, &features("--workspace --features ndarray")?);
+    ensure!(
+        differing.is_empty(),
+        "tests/consumer has other features than the workspace: name those of the workspace in workspace-hack/Cargo.toml. {differing:?}"
+    );
+    Ok(())
+}
+
+/// Packages of which no list of features is one of the workspace's.
+fn built_anew<'a>(own: &'a Features, workspace: &Features) -> Vec<(&'a String, &'a Vec<String>)> {
+    let is_there = |(name, lists): &(&String, &Vec<String>)| {
+        workspace.get(*name).is_some_and(|others| lists.iter().any(|list| others.contains(list)))
+    };
+    own.iter().filter(|package| !is_there(package)).collect()
+}
+
+fn features(of: &str) -> Result<Features> {
+    let mut tree = cargo(&format!("tree {of} --edges normal,dev --prefix none --format {{p}}|{{f}}"));
+    let output = tree.output().context("cannot start cargo")?;
+    ensure!(output.status.success(), "cargo tree: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(parsed(&String::from_utf8_lossy(&output.stdout)))
+}
+
+/// Lines of `name version|features`, some with a mark that they have been there before. Packages of a folder name it.
+fn parsed(tree: &str) -> Features {
+    let mut found = Features::new();
+    let lines = tree.lines().filter_map(|line| line.trim_end_matches(" (*)").split_once('|'));
+    for (package, features) in lines.filter(|(package, _)| !package.contains("(/")) {
+        found.entry(package.to_owned()).or_default().push(features.to_owned());
+    }
+    found
 }
 
 /// Formats, lints, builds and runs it: its one test trains, saves and loads. Burn is there from the tests before.
@@ -25,6 +68,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
 
+    use super::*;
     use crate::command::workspace_root;
 
     /// Attention, a block and a mask rule of one's own, with their proofs: what a newcomer reads first.
@@ -50,6 +94,15 @@ mod tests {
         );
         let lines = |count: usize| "//\n".repeat(count);
         assert_eq!(too_long([("a", lines(LINES)), ("b", lines(LINES + 1))]), [("b", LINES + 1)]);
+    }
+
+    #[test]
+    fn a_package_with_other_features_is_built_anew() {
+        let workspace = parsed("burn v1|flex,std\nbytes v1|std\nbytes v1|\nours v1 (/a/folder)|\n");
+        let alike = parsed("burn v1|flex,std (*)\nbytes v1|\nours v1 (/another)|flex\n");
+        assert!(alike.len() == 2 && built_anew(&alike, &workspace).is_empty(), "{alike:?}");
+        let other = parsed("burn v1|flex\nbytes v2|std\n");
+        assert_eq!(built_anew(&other, &workspace).len(), 2);
     }
 
     /// Name, version and source of each package.
