@@ -22,6 +22,9 @@ const COURTESY: Duration = Duration::from_secs(5);
 /// How long `mpirun` has to forward what the first rank has said: it may drop what it has not read when that rank ends all.
 const FORWARDING: Duration = Duration::from_millis(500);
 
+/// What tells this program from others: all ranks must have it in common.
+pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("FIRELIGHT_COMMIT"), ")");
+
 static MEMBER: OnceLock<Member> = OnceLock::new();
 
 /// Joins the other ranks, if there are any. Call it once.
@@ -78,9 +81,8 @@ pub(crate) fn several() -> Option<&'static Member> {
 /// If one differs, or has failed.
 pub(crate) fn agree_on(files: &[PathBuf]) -> Result<()> {
     let Some(member) = several() else { return Ok(()) };
-    let version = format!("{} ({})", env!("CARGO_PKG_VERSION"), env!("FIRELIGHT_COMMIT"));
     let command = asked(env::args().skip(1)).join(" ");
-    Ok(agree(member.communicator(), vec![("version".into(), version), ("command".into(), command)], files)?)
+    Ok(agree(member.communicator(), vec![("version".into(), VERSION.into()), ("command".into(), command)], files)?)
 }
 
 /// The arguments without the device: each rank may have one of its own.

@@ -26,7 +26,7 @@ use crate::communicator::share_of;
 use crate::{Alone, Communicator, CommunicatorError};
 
 pub use agreement::agree;
-pub(crate) use agreement::{Term, settings, weights};
+pub(crate) use agreement::{Term, fingerprint, settings, weights};
 pub use buckets::BUCKET;
 pub use dealing::{deal, deal_partial};
 pub(crate) use examples::agree_on;
