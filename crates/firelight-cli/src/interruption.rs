@@ -77,8 +77,9 @@ fn on_signals(signals: &[i32], act: impl Fn() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-/// Ends the program at once, even where what libraries do at its end waits for a thread that does not come back, as one of MPI may.
-fn quit(code: i32) -> ! {
+/// Ends the program at once, even where what libraries do at its end waits for a thread that does not come back, as one of MPI or of
+/// a GPU may.
+pub(crate) fn quit(code: i32) -> ! {
     thread::spawn(|| {
         thread::sleep(LAST_MOMENT);
         process::abort();
