@@ -95,7 +95,7 @@ impl<T: Task> Run<T> {
 /// What all ranks are asked for; each may have a device of its own.
 fn terms(request: &RunRequest, ranks: &Ranks) -> Vec<Term> {
     let RunRequest { recipe, overrides, data, out, existing, device: _, version } = request;
-    let mut terms = vec![("version".into(), version.clone())];
+    let mut terms: Vec<Term> = vec![("version".into(), version.clone())];
     terms.extend(settings("number of ranks", &ranks.communicator().world()));
     terms.extend(settings("recipe", recipe));
     terms.extend(each_override(overrides));
