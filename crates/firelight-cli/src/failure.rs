@@ -20,7 +20,7 @@ use crate::fields::with_options;
 use crate::{Cli, output, ranks};
 
 const SUCCESS: u8 = 0;
-const MACHINE: u8 = 1;
+pub(crate) const MACHINE: u8 = 1;
 pub(crate) const USER: u8 = 2;
 
 /// A mistake of the user that only the command itself can see.

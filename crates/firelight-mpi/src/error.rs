@@ -16,6 +16,19 @@ pub enum MpiError {
         /// How many processes were started.
         world: usize,
     },
+    /// A variable of a launcher is there, and says no place in a world.
+    #[error(
+        "{variable}=`{value}`, by which a launcher tells the place of this process, is not {expected}: start the ranks by mpirun or srun, or \
+         unset the variable to start one process"
+    )]
+    NoPlace {
+        /// The variable.
+        variable: &'static str,
+        /// What it says.
+        value: String,
+        /// What it should say.
+        expected: String,
+    },
     /// The launcher is not one of the MPI that is built in: each process would believe itself alone.
     #[error(
         "{variable}={world} and this is rank {rank} of them, but MPI finds {found_world} and this as rank {found_rank}: start the ranks \

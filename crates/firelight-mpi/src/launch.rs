@@ -2,6 +2,8 @@
 
 use std::{env, fs, iter};
 
+use crate::MpiError;
+
 /// Where launchers write the rank of a process, and how many there are. The first pair that is there counts: `mpirun` within an allocation of
 /// Slurm leaves the variables of Slurm's own step there, too.
 const VARIABLES: [[&str; 2]; 3] = [
@@ -48,9 +50,17 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// What the environment tells; none if no launcher did start this process.
+    /// What the environment tells; none if no launcher did start this process, or one whose variables [say no place](Self::checked).
     pub fn of_environment() -> Option<Self> {
-        Self::of(|name| env::var(name).ok(), of_machine)
+        Self::checked().ok().flatten()
+    }
+
+    /// What the environment tells; none if no launcher did start this process.
+    ///
+    /// # Errors
+    /// If the rank or the number of ranks is no number, the number is 0, or the rank is not below it.
+    pub fn checked() -> Result<Option<Self>, MpiError> {
+        Self::of(|name| Some(env::var_os(name)?.to_string_lossy().into_owned()), of_machine)
     }
 
     /// How many threads this process should compute with if it may use `available` cores: its share of those that the processes on this
@@ -67,19 +77,50 @@ impl Launch {
         available.min(together / self.local_world.max(1)).max(1)
     }
 
-    fn of(variable: impl Fn(&str) -> Option<String>, of_machine: impl Fn() -> Option<usize>) -> Option<Self> {
+    fn of(
+        variable: impl Fn(&str) -> Option<String>,
+        of_machine: impl Fn() -> Option<usize>,
+    ) -> Result<Option<Self>, MpiError> {
         let number = |name: &str| variable(name)?.trim().parse::<usize>().ok();
         let of_srun = || Some([number("SLURM_LOCALID")?, tasks_here(&variable)?]);
         let local = LOCAL.iter().find_map(|&[rank, world]| Some([number(rank)?, number(world)?])).or_else(of_srun);
         let [local_rank, local_world] = local.filter(|[rank, world]| rank < world).unwrap_or([0, 1]);
-        VARIABLES.iter().find_map(|&[rank, world]| {
-            let is_of_srun = !world.starts_with("OMPI") && number(SRUN).is_some();
+        let with_cores = |(rank, world, variable): (usize, usize, &'static str)| {
+            let is_of_srun = !variable.starts_with("OMPI") && number(SRUN).is_some();
             let cores = if is_of_srun { number("SLURM_CPUS_ON_NODE") } else { None };
             let is_bound = is_of_srun || number(BOUND) == Some(1);
             let cores = cores.or_else(|| is_bound.then(&of_machine).flatten());
-            let (rank, variable, world) = (number(rank)?, world, number(world)?);
-            (rank < world).then_some(Self { rank, world, variable, local_rank, local_world, cores })
-        })
+            Self { rank, world, variable, local_rank, local_world, cores }
+        };
+        Ok(place(&variable)?.map(with_cores))
+    }
+}
+
+/// The rank of this process, how many there are, and the variable that says so, by the first launcher whose two variables are there.
+fn place(variable: impl Fn(&str) -> Option<String>) -> Result<Option<(usize, usize, &'static str)>, MpiError> {
+    for [rank_variable, world_variable] in VARIABLES {
+        let world = number_of(&variable, world_variable, ("a number of ranks, at least 1", |world| world > 0))?;
+        let rank = number_of(&variable, rank_variable, ("the number of a rank, from 0", |_| true))?;
+        let (Some(rank), Some(world)) = (rank, world) else { continue };
+        if rank >= world {
+            let expected = format!("a rank below {world_variable}={world}");
+            return Err(MpiError::NoPlace { variable: rank_variable, value: rank.to_string(), expected });
+        }
+        return Ok(Some((rank, world, world_variable)));
+    }
+    Ok(None)
+}
+
+/// What a variable says, if it is there: a number that `fits`, or else an error that says what was `expected`.
+fn number_of(
+    variable: impl Fn(&str) -> Option<String>,
+    name: &'static str,
+    (expected, fits): (&str, fn(usize) -> bool),
+) -> Result<Option<usize>, MpiError> {
+    let Some(value) = variable(name) else { return Ok(None) };
+    match value.trim().parse::<usize>().ok().filter(|&number| fits(number)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(MpiError::NoPlace { variable: name, value, expected: expected.into() }),
     }
 }
 
@@ -114,6 +155,10 @@ mod tests {
 
     /// What a process takes from these variables, on a machine of 32 cores.
     fn launch(variables: &[(&str, &str)]) -> Option<Launch> {
+        checked(variables).unwrap()
+    }
+
+    fn checked(variables: &[(&str, &str)]) -> Result<Option<Launch>, MpiError> {
         let variable =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.to_string());
         Launch::of(variable, || Some(32))
@@ -172,10 +217,28 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_place_in_a_world_is_no_launch() {
-        for (rank, world) in [("4", "4"), ("0", "0"), ("-1", "4"), ("0", "many")] {
-            assert_eq!(launch(&[("PMI_RANK", rank), ("PMI_SIZE", world)]), None, "{rank} of {world}");
+    fn what_is_no_place_in_a_world_is_an_error() {
+        for (rank, ranks, variable, expected) in [
+            ("4", "4", "PMI_RANK=`4`", "a rank below PMI_SIZE=4"),
+            ("-1", "4", "PMI_RANK=`-1`", "the number of a rank, from 0"),
+            ("0", "0", "PMI_SIZE=`0`", "a number of ranks, at least 1"),
+            ("0", "many", "PMI_SIZE=`many`", "a number of ranks, at least 1"),
+        ] {
+            let error = checked(&[("PMI_RANK", rank), ("PMI_SIZE", ranks)]).unwrap_err().to_string();
+            assert!(error.starts_with(variable) && error.contains(&format!("is not {expected}: start")), "{error}");
         }
+        assert!(checked(&[("PMI_SIZE", "0")]).is_err());
+    }
+
+    #[test]
+    fn one_variable_alone_is_no_launch() {
         assert_eq!(launch(&[("PMI_SIZE", "4")]), None);
+        assert_eq!(launch(&[("SLURM_PROCID", "0")]), None, "as in a script of sbatch");
+    }
+
+    #[test]
+    fn the_launcher_that_counts_is_not_spoilt_by_another_one() {
+        let mpirun = [("OMPI_COMM_WORLD_RANK", "1"), ("OMPI_COMM_WORLD_SIZE", "2")];
+        assert_eq!(launch(&[&mpirun[..], &[("PMI_SIZE", "0")]].concat()).unwrap().world, 2);
     }
 }

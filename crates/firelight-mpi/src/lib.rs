@@ -13,6 +13,13 @@
 //! member.leave()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+//!
+//! # At run time
+//!
+//! A program that was built with the feature is linked to `libmpi.so`, which the system loads before the program begins. Where it is missing
+//! the program can say nothing, and the loader says `error while loading shared libraries: libmpi.so.40`, without the name of a package: on
+//! Debian that is `openmpi-bin`, which has `mpirun` too. A program without the feature needs no MPI, and names the packages where a
+//! launcher starts it beside others ([`MpiError::NotBuiltIn`]).
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 mod error;

@@ -30,10 +30,10 @@ pub struct Member {
 /// Joins the processes that a launcher started with this one. Call it once, in every rank, before anything is written.
 ///
 /// # Errors
-/// If the launcher started several and MPI is not built in, is another one than that of the launcher, or cannot be used. Without a launcher
-/// there is nothing that can fail.
+/// If the launcher started several and MPI is not built in, is another one than that of the launcher, or cannot be used; and if a variable
+/// of a launcher says no place in a world, such as one of 0 ranks. Without a launcher there is nothing that can fail.
 pub fn join(options: MpiOptions) -> Result<Member, MpiError> {
-    match Launch::of_environment().filter(|launch| launch.world > 1) {
+    match Launch::checked()?.filter(|launch| launch.world > 1) {
         Some(launch) => Member::of(launch, options),
         None => Ok(Member::alone()),
     }

@@ -64,13 +64,22 @@ impl Mpi {
         self.timeout.saturating_add(TELLING)
     }
 
+    /// The answer of the thread. All meet within one timeout; what MPI does beside that, as in its end, has no deadline of its own.
     fn answered<T>(
         &self,
         operation: &'static str,
         answer: &Receiver<Result<T, CommunicatorError>>,
     ) -> Result<T, CommunicatorError> {
-        let ended = |_| CommunicatorError::Ended { rank: self.rank, operation };
-        answer.recv().map_err(ended)?
+        let waited = self.patience().saturating_add(self.timeout);
+        match answer.recv_timeout(waited) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Disconnected) => Err(CommunicatorError::Ended { rank: self.rank, operation }),
+            Err(RecvTimeoutError::Timeout) => {
+                self.hang_up();
+                let missing = (0..self.world).filter(|&rank| rank != self.rank).collect();
+                Err(CommunicatorError::Timeout { rank: self.rank, operation, missing, waited })
+            }
+        }
     }
 
     /// Hands each rank what is its own, and returns what all have for this one.
@@ -83,17 +92,7 @@ impl Mpi {
     pub(crate) fn leave(&self) -> Result<(), CommunicatorError> {
         let (answer, answered) = channel();
         self.order(Order::Leave { answer });
-        // All meet within one timeout; what MPI does after that to end has no deadline of its own.
-        let waited = self.timeout.saturating_mul(2);
-        match answered.recv_timeout(waited) {
-            Ok(parted) => parted,
-            Err(RecvTimeoutError::Disconnected) => Err(CommunicatorError::Ended { rank: self.rank, operation: "end" }),
-            Err(RecvTimeoutError::Timeout) => {
-                self.hang_up();
-                let missing = (0..self.world).filter(|&rank| rank != self.rank).collect();
-                Err(CommunicatorError::Timeout { rank: self.rank, operation: "end", missing, waited })
-            }
-        }
+        self.answered("end", &answered)
     }
 
     /// Asks the thread for nothing more, which does not come back from MPI: who waits for it from now on learns that at once.
@@ -275,12 +274,27 @@ fn plus<T: Copy + Add<Output = T>>(mut one: Vec<T>, other: Vec<T>) -> Vec<T> {
 mod tests {
     use super::*;
 
+    /// A rank whose thread does not come back from MPI, and what it is asked for.
+    fn in_vain() -> (Mpi, Receiver<Order>) {
+        let (orders, asked) = channel();
+        let (timeout, orders) = (Duration::from_millis(5), Mutex::new(orders));
+        (Mpi { rank: 1, world: 3, local_world: 1, timeout, orders }, asked)
+    }
+
+    #[test]
+    fn an_exchange_that_mpi_does_not_come_back_from_is_not_waited_for_without_end() {
+        let (mpi, asked) = in_vain();
+        let waited = Duration::from_millis(10) + TELLING;
+        let expected = CommunicatorError::Timeout { rank: 1, operation: "sum", missing: vec![0, 2], waited };
+        assert_eq!(mpi.sum_f32(&mut [1.0]), Err(expected));
+        assert!(matches!(asked.recv(), Ok(Order::Exchange { operation: "sum", .. })));
+        assert_eq!(mpi.barrier(), Err(CommunicatorError::Ended { rank: 1, operation: "barrier" }));
+    }
+
     #[test]
     fn an_end_that_mpi_does_not_come_to_is_not_waited_for_without_end() {
-        let (orders, asked) = channel();
-        let mpi =
-            Mpi { rank: 1, world: 3, local_world: 1, timeout: Duration::from_millis(5), orders: Mutex::new(orders) };
-        let waited = Duration::from_millis(10);
+        let (mpi, asked) = in_vain();
+        let waited = Duration::from_millis(10) + TELLING;
         let expected = CommunicatorError::Timeout { rank: 1, operation: "end", missing: vec![0, 2], waited };
         assert_eq!(mpi.leave(), Err(expected));
         assert!(matches!(asked.recv(), Ok(Order::Leave { .. })));

@@ -68,7 +68,7 @@ pub struct FitInput<M: Trainable> {
     pub extension: Option<Extension<M>>,
     /// The ranks that train together, each with an input of its own. Default: one process by itself.
     pub communicator: Arc<dyn Communicator>,
-    /// What else all ranks must have in common, by name, such as the recipe and checksums of the data.
+    /// What else all ranks must have in common, by name, such as the commit of the program, the recipe and checksums of the data.
     pub in_common: Vec<(String, String)>,
 }
 

@@ -13,6 +13,7 @@ mod gradients;
 mod incoming;
 mod preparation;
 mod shards;
+mod share;
 mod sharing;
 mod telling;
 mod wire;
@@ -26,7 +27,7 @@ use crate::communicator::share_of;
 use crate::{Alone, Communicator, CommunicatorError};
 
 pub use agreement::agree;
-pub(crate) use agreement::{Term, settings, weights};
+pub(crate) use agreement::{Term, fingerprint, settings, weights};
 pub use buckets::BUCKET;
 pub use dealing::{deal, deal_partial};
 pub(crate) use examples::agree_on;
@@ -35,23 +36,13 @@ pub(crate) use exchanges::{EXCHANGED, Exchanges};
 pub(crate) use found::Found;
 pub use preparation::lead;
 pub(crate) use shards::Shards;
+pub(crate) use share::Share;
 pub use sharing::deal_to_all;
 pub use telling::telling;
 
 /// The ranks of a training, seen from one of them.
 #[derive(Clone)]
 pub(crate) struct Ranks(Arc<dyn Communicator>);
-
-/// The part of a group of batches that one rank computes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Share {
-    /// Batches of the ranks before it.
-    pub(crate) before: usize,
-    /// Its own.
-    pub(crate) own: usize,
-    /// Batches of all other ranks, which lie between two shares of its own.
-    pub(crate) others: usize,
-}
 
 impl Ranks {
     pub(crate) fn new(communicator: Arc<dyn Communicator>) -> Self {
@@ -218,16 +209,6 @@ mod tests {
     fn ranks(world: usize) -> Vec<Ranks> {
         let ranks = Threads::ranks(world, ThreadsOptions::default()).into_iter();
         ranks.map(|rank| Ranks::new(Arc::new(rank))).collect()
-    }
-
-    #[test]
-    fn every_batch_of_a_group_is_of_one_rank() {
-        for (group, world) in [(1, 1), (6, 1), (8, 2), (8, 4), (8, 8), (12, 4), (3, 3)] {
-            let shares: Vec<Share> = ranks(world).iter().map(|rank| rank.share(group)).collect();
-            let found: Vec<usize> = shares.iter().flat_map(|share| share.before..share.before + share.own).collect();
-            assert_eq!(found, (0..group).collect::<Vec<_>>(), "{group} on {world}");
-            assert!(shares.iter().all(|share| share.own + share.others == group));
-        }
     }
 
     #[test]

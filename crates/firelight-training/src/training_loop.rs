@@ -125,14 +125,13 @@ impl<M: Trainable> TrainingLoop<M> {
         if first.is_none() && self.trainer.ranks.is_first() {
             return Err(too_few_batches(step, steps).into());
         }
-        let more = if first.is_some() { self.share().own - 1 } else { 0 };
         let newest = RefCell::new(batches.progress());
         let rest = iter::from_fn(|| {
             let batch = batches.next()?;
             newest.replace(batches.progress());
             Some(batch)
         });
-        let group = first.into_iter().chain(rest.take(more));
+        let group = self.share().taken(first, rest);
         let rate = self.trainer.learning_rate();
         let tell = |output| events.trained(output, newest.borrow().clone(), (step, rate));
         let report = self.trainer.step_since(began, group, tell)?;

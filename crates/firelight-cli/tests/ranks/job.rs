@@ -57,9 +57,14 @@ pub(super) fn on_ranks(world: usize, arguments: &[String]) -> Command {
 
 /// A rank for each list of arguments.
 pub(super) fn on_ranks_of_their_own(arguments: &[Vec<String>]) -> Command {
+    of_programs(arguments.iter().map(|arguments| (Path::new(PROGRAM), arguments.as_slice())))
+}
+
+/// A rank for each program and its arguments.
+pub(super) fn of_programs<'a>(ranks: impl IntoIterator<Item = (&'a Path, &'a [String])>) -> Command {
     let mut command = mpirun(&["-q"]);
-    for (rank, arguments) in arguments.iter().enumerate() {
-        command.args(if rank > 0 { &[":"][..] } else { &[] }).args(["-n", "1", PROGRAM]).args(arguments);
+    for (rank, (program, arguments)) in ranks.into_iter().enumerate() {
+        command.args(if rank > 0 { &[":"][..] } else { &[] }).args(["-n", "1"]).arg(program).args(arguments);
     }
     command
 }

@@ -16,7 +16,22 @@ mod tasks;
 mod without;
 
 use crate::USER;
-use crate::support::{command, finish};
+use crate::support::{Model, command, finish, text};
+
+#[test]
+fn a_world_of_no_ranks_is_no_single_process() {
+    let home = Model::scratch();
+    let out = home.path().join("run");
+    for (rank, world, told) in [
+        ("0", "0", ["PMI_SIZE=`0`", "is not a number of ranks, at least 1"]),
+        ("2", "2", ["PMI_RANK=`2`", "is not a rank below PMI_SIZE=2"]),
+    ] {
+        let mut training = command(["train", "stories", "--out", &text(&out)]);
+        training.env("PMI_RANK", rank).env("PMI_SIZE", world);
+        finish(training).fails(USER, &told);
+        assert!(!out.exists());
+    }
+}
 
 #[test]
 fn a_command_of_one_process_is_refused_among_several() {

@@ -240,6 +240,12 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
+    #[should_panic(expected = "a world of 0 ranks: expected at least 1")]
+    fn a_world_has_a_rank() {
+        Threads::ranks(0, ThreadsOptions::default());
+    }
+
+    #[test]
     fn every_rank_gets_the_sum_in_the_order_of_halves() {
         // 2^24 + 1 is no float: from left to right the ones are lost, in halves two of them are not.
         let values = [16_777_216.0, 0.0, 1.0, 1.0];

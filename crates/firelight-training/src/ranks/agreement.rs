@@ -67,13 +67,13 @@ pub fn agree(
 fn described(files: &[PathBuf]) -> Result<Vec<Term>, TrainingError> {
     let term = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok((name, contents(path).map_err(TrainingError::file("read", path))?))
+        Ok((name, fingerprint(path).map_err(TrainingError::file("read", path))?))
     };
     files.iter().map(term).collect()
 }
 
-/// The length and the checksum of a file.
-fn contents(path: &Path) -> io::Result<String> {
+/// The length of a file and the checksum of all of it.
+pub(crate) fn fingerprint(path: &Path) -> io::Result<String> {
     let mut file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok("missing".into()),
         file => file?,
@@ -240,7 +240,7 @@ mod tests {
         std::fs::write(&one, &bytes).unwrap();
         std::fs::write(&same, &bytes).unwrap();
         std::fs::write(&other, [&bytes[..PIECE + 2], &[255]].concat()).unwrap();
-        let [one, same, other, missing] = [one, same, other, missing].map(|path| contents(&path).unwrap());
+        let [one, same, other, missing] = [one, same, other, missing].map(|path| fingerprint(&path).unwrap());
         assert_eq!((one.as_str(), missing.as_str()), (same.as_str(), "missing"));
         assert!(one != other && one.starts_with("1048579 bytes with the checksum "), "{one} {other}");
     }

@@ -21,13 +21,16 @@ pub struct RunRequest {
     pub existing: Existing,
     /// Where to compute.
     pub device: Device,
+    /// The version of the program, which all ranks must have in common. Default: that of this library, which many commits share.
+    pub version: String,
 }
 
 impl RunRequest {
     /// The first built-in recipe in a new folder on `device`.
     pub fn new(device: &Device) -> Self {
-        let (recipe, data, out) = (None, Vec::new(), None);
-        Self { recipe, overrides: Vec::new(), data, out, existing: Existing::Refuse, device: device.clone() }
+        let (recipe, data, out, device) = (None, Vec::new(), None, device.clone());
+        let version = env!("CARGO_PKG_VERSION").to_string();
+        Self { recipe, overrides: Vec::new(), data, out, existing: Existing::Refuse, device, version }
     }
 
     /// Sets the recipe: a file, or the name of a built-in one.
@@ -63,6 +66,12 @@ impl RunRequest {
     /// Sets what to do when the folder holds a run already.
     pub fn with_existing(mut self, existing: Existing) -> Self {
         self.existing = existing;
+        self
+    }
+
+    /// Sets the version of the program, which all ranks must have in common: its commit, if it has one.
+    pub fn with_version(mut self, version: impl Into<String>) -> Self {
+        self.version = version.into();
         self
     }
 

@@ -209,7 +209,8 @@ impl Train {
     fn request(self, device: &Device) -> RunRequest {
         let (existing, overrides) = (self.existing(), self.overrides());
         let data = self.data.into_iter().chain(self.source).chain(self.target).collect();
-        RunRequest { recipe: self.recipe, overrides, data, out: self.out, existing, device: device.clone() }
+        let (recipe, out, version) = (self.recipe, self.out, ranks::VERSION.to_string());
+        RunRequest { recipe, overrides, data, out, existing, device: device.clone(), version }
     }
 
     fn existing(&self) -> Existing {
@@ -263,6 +264,12 @@ mod tests {
         assert!(error.contains("--devices names one, `cuda:1`: name two or more"), "{error}");
         train("cuda:1", false).check_nccl().unwrap();
         train("cuda:0,cuda:1", true).check_nccl().unwrap();
+    }
+
+    #[test]
+    fn a_request_names_the_commit() {
+        let request = Train::default().request(&Device::flex());
+        assert!(request.version.contains(env!("FIRELIGHT_COMMIT")), "{}", request.version);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A training on several devices of this process: a thread for each of them is a rank, and the first one tells the user.
 
 use std::panic::{self, AssertUnwindSafe, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread;
 
 use anyhow::{Result, ensure};
@@ -11,7 +11,8 @@ use firelight::training::{Communicator, DeviceCollective, Run, RunRequest, Threa
 use super::super::place;
 use super::super::tasks::Shown;
 use super::course::Course;
-use crate::failure::{Mistake, panic_message, problems};
+use crate::failure::{MACHINE, Mistake, panic_message, problems};
+use crate::interruption::quit;
 use crate::output;
 
 /// Trains on all `devices`, of which there are several; with `nccl` they sum the gradients themselves. A dry run is for the first one alone.
@@ -46,8 +47,18 @@ fn ranks(devices: &[NamedDevice], nccl: bool) -> Result<Vec<Threads>> {
     let without = devices.iter().find(|device| !device.backend().is_some_and(Backend::has_collective));
     let name = without.map_or("", |device| device.name.as_str());
     ensure!(without.is_none(), Mistake(format!("--nccl is for NVIDIA GPUs, and `{name}` is none: leave it out")));
-    let collective = Arc::new(DeviceCollective::new(devices.iter().map(|device| device.device.clone()).collect()));
+    let devices = devices.iter().map(|device| device.device.clone()).collect();
+    let collective = Arc::new(DeviceCollective::new(devices, ThreadsOptions::default().timeout, end));
     Ok(ranks.into_iter().map(|rank| rank.with_collective(collective.clone())).collect())
+}
+
+/// Ends the program, which waits for devices that do not answer: once, whichever rank notices it first.
+fn end(reason: &str) {
+    static ENDS: Once = Once::new();
+    ENDS.call_once(|| {
+        output::note(format_args!("error: {reason}; go on by --resume"));
+        quit(MACHINE.into())
+    });
 }
 
 /// All devices, and the way their operations are computed.

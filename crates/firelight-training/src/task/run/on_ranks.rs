@@ -1,8 +1,7 @@
 //! A run on several ranks: the first one prepares it and alone writes, the others read what it has written.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::thread;
@@ -13,13 +12,10 @@ use serde::{Deserialize, Serialize};
 use toml::Table;
 
 use super::Run;
-use crate::ranks::{Ranks, Term, settings};
+use crate::ranks::{Ranks, Term, fingerprint, settings};
 use crate::task::begin::{Plan, read_text};
 use crate::task::{DataModule, RunRequest, Task};
 use crate::{Communicator, TrainingError, resume_point};
-
-/// How much of a file tells it from another one of its length, in bytes: all of a recipe, and the beginning of large data.
-const TELLING: u64 = 1 << 20;
 
 /// How long a rank waits for the folder as the first one has left it. A file system in a network keeps for up to a minute what it has found
 /// in a folder, and what it has not.
@@ -65,12 +61,15 @@ impl<T: Task> Run<T> {
     }
 
     fn lead(request: &RunRequest, ranks: &Ranks) -> Result<(Self, String), T::Error> {
-        let (run, others) = ranks.lead(|| Self::prepare_first(request, ranks));
-        let run = run?;
+        let (prepared, others) = ranks.lead(|| -> Result<_, T::Error> {
+            let run = Self::prepare_first(request, ranks)?;
+            let contents = contents(&run.folder)?; // reads all of the data, which may take long
+            Ok((run, contents))
+        });
+        let (run, contents) = prepared?;
         others.map_err(TrainingError::from)?;
         let path = run.folder.path();
         let folder = absolute(path).map_err(StorageError::io("find the folder", path))?;
-        let contents = contents(&run.folder)?;
         let prepared = Prepared { folder, recipe: run.recipe.to_toml()?, contents: contents.clone() };
         let prepared = serde_json::to_vec(&prepared).map_err(TrainingError::file("name", path))?;
         ranks.show(prepared).map_err(TrainingError::from)?;
@@ -95,8 +94,8 @@ impl<T: Task> Run<T> {
 
 /// What all ranks are asked for; each may have a device of its own.
 fn terms(request: &RunRequest, ranks: &Ranks) -> Vec<Term> {
-    let RunRequest { recipe, overrides, data, out, existing, device: _ } = request;
-    let mut terms = settings("version", &env!("CARGO_PKG_VERSION"));
+    let RunRequest { recipe, overrides, data, out, existing, device: _, version } = request;
+    let mut terms: Vec<Term> = vec![("version".into(), version.clone())];
     terms.extend(settings("number of ranks", &ranks.communicator().world()));
     terms.extend(settings("recipe", recipe));
     terms.extend(each_override(overrides));
@@ -145,18 +144,12 @@ fn look(path: &Path) -> Result<(ModelFolder, String), StorageError> {
 /// The files of a run by name, length and checksum, one a line: what tells this folder from another one of that name on another machine.
 /// What else is in the folder may differ, as a log does that grows.
 fn contents(folder: &ModelFolder) -> Result<String, StorageError> {
-    let line = |name: &str| {
+    let line = |name: &str| -> Result<String, StorageError> {
         let path = folder.path().join(name);
-        described(name, &path).map_err(StorageError::io("read", &path))
+        let fingerprint = fingerprint(&path).map_err(StorageError::io("read", &path))?;
+        Ok(format!("{name}: {fingerprint}"))
     };
     Ok(folder.files().into_iter().map(line).collect::<Result<Vec<_>, _>>()?.join("\n"))
-}
-
-fn described(name: &str, path: &Path) -> io::Result<String> {
-    let (file, mut bytes) = (File::open(path)?, Vec::new());
-    let length = file.metadata()?.len();
-    file.take(TELLING).read_to_end(&mut bytes)?;
-    Ok(format!("{name}: {length} bytes, checksum {:08x}", crc32c::crc32c(&bytes)))
 }
 
 #[cfg(test)]

@@ -261,6 +261,34 @@ fn ranks_that_are_asked_for_different_runs_are_told_before_a_folder_is_made() {
 }
 
 #[test]
+fn ranks_of_other_programs_are_told_before_a_folder_is_made() {
+    let (_home, request) = asked();
+    let told =
+        train(2, &request, After::Nothing, |rank, request| request.with_version(["0.1.0 (a)", "0.1.0 (b)"][rank]));
+    for end in told {
+        let error = end.unwrap_err();
+        let expected =
+            "rank 1 does not train what rank 0 does: its version is `0.1.0 (b)`, and that of rank 0 `0.1.0 (a)`";
+        assert!(error.starts_with(expected), "{error}");
+    }
+    assert!(!request.out.unwrap().exists());
+}
+
+/// As two copies of large data may.
+#[test]
+fn folders_whose_files_differ_at_their_end_are_told_apart() {
+    let home = tempfile::tempdir().unwrap();
+    let folder = |name: &str, last: u8| {
+        let path = home.path().join(name);
+        filled(&path, "seed = 1");
+        fs::write(path.join("metrics.jsonl"), [&vec![7; (1 << 20) + 1][..], &[last]].concat()).unwrap();
+        contents(&ModelFolder::open(&path).unwrap()).unwrap()
+    };
+    assert_eq!(folder("a", 1), folder("b", 1));
+    assert_ne!(folder("a", 1), folder("c", 2));
+}
+
+#[test]
 fn a_rank_that_sees_another_folder_is_told() {
     let home = tempfile::tempdir().unwrap();
     let folder = |name: &str, text: &str| {
@@ -271,7 +299,7 @@ fn a_rank_that_sees_another_folder_is_told() {
     let expected = folder("a", "seed = 1");
     assert_eq!(expected, folder("b", "seed = 1"));
     assert_ne!(expected, folder("b", "seed = 2"));
-    assert!(expected.lines().any(|line| line.starts_with("recipe.toml: 8 bytes, checksum ")), "{expected}");
+    assert!(expected.lines().any(|line| line.starts_with("recipe.toml: 8 bytes with the checksum ")), "{expected}");
     // Where nothing else comes, it is compared with what the first rank has, or said not to be there.
     let (other, found) = seen(&home.path().join("b"), &expected, Duration::ZERO).unwrap();
     assert_eq!((other.path(), found), (&*home.path().join("b"), folder("b", "seed = 2")));
