@@ -75,6 +75,8 @@ impl<T: Real> Scratch<T> {
         self.means.fill(T::ZERO);
         for tile in problem.key_tiles(batch, head, queries) {
             let keys = &tile.keys;
+            #[cfg(test)]
+            problem.visits.note(queries, keys);
             let scores = &mut self.scores[..queries.len() * keys.len()];
             let key = S::in_sums(problem.key.matrix(batch, group, keys), &mut self.room);
             problem.scores([batch, head], queries, tile, key, scores, None);
