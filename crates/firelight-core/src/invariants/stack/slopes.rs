@@ -107,12 +107,16 @@ impl ModuleVisitor for Directions {
         self.found.push(Direction { path: self.path.join("."), place, unit, expected, size });
     }
 
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.path.push(name.into());
+    fn enter_module(&mut self, name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.path.push(name.into());
+        }
     }
 
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.path.pop();
+    fn exit_module(&mut self, _name: &str, container: &str) {
+        if !container.starts_with("Enum:") {
+            self.path.pop();
+        }
     }
 }
 
