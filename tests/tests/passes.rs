@@ -1,13 +1,17 @@
 //! What a recipe says of a pass is what the passes of every task do: blocks that are computed again hold less memory, and half
 //! precision rounds, in training and evaluation.
 
+use std::ops::Range;
+
 use burn::tensor::{DType, Device, Int, Tensor};
 use burn::train::{InferenceStep, TrainStep};
 use firelight::classification::{
     ClassifierTask, MaskedBatch, MaskedLanguageModelConfig, MaskedLanguageTask, SequenceLossConfig, SequenceTargets,
     TextBatch, TextClassifierConfig, TextEncoderConfig, TextInput,
 };
-use firelight::kernels::{AttentionMask, AttentionOptions, KernelPath, attention, kernel_path};
+use firelight::kernels::{
+    AttentionMask, AttentionOptions, KernelPath, KeyRanges, MaskRule, PairRule, RandomBlocks, attention, kernel_path,
+};
 use firelight::language::{LanguageModelConfig, LmBatch, LmTask};
 use firelight::nn::{LossConfig, ParamBuilder, TransformerConfig};
 use firelight::seq2seq::{PairBatch, Seq2SeqConfig, Seq2SeqTask};
@@ -118,16 +122,36 @@ fn attention_and_its_gradients_hold_no_matrix_of_all_pairs() {
         assert_eq!(switch.as_deref(), Ok("reference"), "kernels are missing, and nobody turned them off");
         return; // The reference does hold it.
     }
-    let most = |length: usize| {
+    let most = |rule: &PairRule, length: usize| {
         let x = Tensor::<4>::ones([1, 2, length, WIDTH], &device).require_grad();
-        let options = AttentionOptions::default().with_mask(AttentionMask::causal());
+        let options = AttentionOptions::default().with_mask(AttentionMask::rule(rule.clone()));
         let work = || {
             let gradients = attention(x.clone(), x.clone(), x.clone(), &options).sum().backward();
             assert!(x.grad(&gradients).is_some());
         };
         most_held(work).1
     };
-    let [short, long] = [1024, 4096].map(most);
-    assert!(long < 16 << 20, "{long} bytes");
-    assert!(long < 8 * short, "{long} bytes, and {short} for a quarter of the tokens");
+    let blocks = RandomBlocks { count: 2, size: 64, seed: 0 };
+    let rules =
+        [PairRule::Causal, PairRule::window(128, 128), PairRule::big_bird(64, 16, blocks), PairRule::custom(FirstHalf)];
+    for rule in rules {
+        let [short, long] = [1024, 4096].map(|length| most(&rule, length));
+        assert!(long < 16 << 20, "{rule:?}: {long} bytes");
+        assert!(long < 8 * short, "{rule:?}: {long} bytes, and {short} for a quarter of the tokens");
+    }
+}
+
+/// A query sees the first half of what stands before it.
+#[derive(Debug)]
+struct FirstHalf;
+
+impl MaskRule for FirstHalf {
+    fn hidden(&self, _row: usize, query: usize, key: usize) -> bool {
+        key > query / 2
+    }
+
+    fn visible_keys(&self, _row: usize, query: usize, keys: Range<usize>) -> KeyRanges {
+        let seen = keys.start..keys.end.min(query / 2 + 1);
+        Some(seen).filter(|seen| !seen.is_empty()).into_iter().collect()
+    }
 }

@@ -116,6 +116,12 @@ impl Cost {
         Self { flops_per_token: 0.0, ..self }
     }
 
+    /// Removes the parameters: those of a layer that is shared were counted where it stood before.
+    pub(crate) fn without_parameters(self) -> Self {
+        let parts = self.parts.into_iter().map(Self::without_parameters).collect();
+        Self { parameters: 0, active_parameters: 0, parts, ..self }
+    }
+
     /// Divides arithmetic and activations by `tokens`: the module is computed once for so many of them.
     pub fn amortised_over(self, tokens: usize) -> Self {
         let tokens = tokens.max(1);

@@ -13,7 +13,7 @@
 //! | [`permutation`] | encoders without positions |
 //! | [`shift`] | relative positions |
 //! | `gradients` (feature `autodiff`) | everything that is trained |
-//! | `stack` (feature `autodiff`) | a whole [`Transformer`](crate::Transformer), of own layers too: all of the above that applies, caches, recomputation |
+//! | `stack` (feature `autodiff`) | a whole [`Transformer`](crate::Transformer), of own layers too: all of the above that applies, gradients of parameters, caches, recomputation |
 //!
 //! # Example
 //!

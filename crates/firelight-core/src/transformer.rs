@@ -31,6 +31,7 @@ use burn::module::Module;
 use burn::nn::Dropout;
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use firelight_kernels::PairRule;
+use std::collections::BTreeMap;
 use std::iter::once;
 use visible::VisibleTokens;
 
@@ -144,6 +145,9 @@ pub struct Transformer<L: Layer = TransformerBlock> {
     shares_layers: bool,
     #[module(skip)]
     patterns: Vec<AttentionPattern>,
+    /// The rules that stand in place of a layer's pattern, by the layer's number.
+    #[module(skip)]
+    layer_rules: BTreeMap<usize, PairRule>,
     /// Which scheme each layer has, in turn: 0 for `position`, then those of `layer_positions`.
     #[module(skip)]
     scheme_of: Vec<usize>,
@@ -269,9 +273,9 @@ impl<L: Layer + 'static> Transformer<L> {
         once(&self.position).chain(&self.layer_positions).all(|scheme| scheme.cache_stays_valid(past, len))
     }
 
-    /// Whether the patterns of all layers hide the future.
+    /// Whether the rules of all layers hide the future, as far as they tell.
     pub fn is_causal(&self) -> bool {
-        self.patterns.iter().take(self.n_layers).all(|pattern| pattern.is_causal())
+        (0..self.n_layers).all(|layer| self.rule(layer).is_causal())
     }
 
     /// The layers in the order in which they run, shared ones in every turn.
@@ -291,7 +295,53 @@ impl<L: Layer + 'static> Transformer<L> {
     /// assert_eq!(stack.rule(1).grid(0, 3), "#..\n##.\n.##\n");
     /// ```
     pub fn rule(&self, index: usize) -> PairRule {
-        self.patterns[index % self.patterns.len()].rule()
+        let own = self.layer_rules.get(&index).cloned();
+        own.unwrap_or_else(|| self.patterns[index % self.patterns.len()].rule())
+    }
+
+    /// Sets who sees whom in layer `index`, counted from 0 in the order in which layers run, in place of the layer's pattern: a
+    /// rule of one's own, or any that no pattern names. The other layers keep theirs. Caches and costs follow the rule; one made
+    /// before does not.
+    ///
+    /// A configuration names patterns alone, so neither `config.json` nor the weights hold the rule: set it again after loading.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_core::{MaskRule, PairRule, TransformerConfig};
+    ///
+    /// /// A query sees its past at even distances.
+    /// #[derive(Debug)]
+    /// struct Even;
+    ///
+    /// impl MaskRule for Even {
+    ///     fn hidden(&self, _row: usize, query: usize, key: usize) -> bool {
+    ///         key > query || (query - key) % 2 == 1
+    ///     }
+    ///
+    ///     fn is_causal(&self) -> bool {
+    ///         true
+    ///     }
+    /// }
+    ///
+    /// let stack = TransformerConfig::new(16, 4, 2).init(&Device::flex()).with_layer_rule(1, PairRule::custom(Even));
+    /// assert_eq!(stack.rule(0).grid(0, 3), "#..\n##.\n###\n");
+    /// assert_eq!(stack.rule(1).grid(0, 3), "#..\n.#.\n#.#\n");
+    /// ```
+    ///
+    /// # Panics
+    /// If the stack has no layer `index`. A mixer that cannot keep the rule, as a gated delta rule keeps causal ones alone, says so in the
+    /// first pass.
+    pub fn with_layer_rule(mut self, index: usize, rule: PairRule) -> Self {
+        let layers = self.n_layers;
+        assert!(index < layers, "layer {index} has no place in a stack of {layers} layers, which are counted from 0");
+        self.layer_rules.insert(index, rule);
+        self
+    }
+
+    /// What tells the rule and positions of layer `index` from those of other layers: its turn, and its number where it has a rule
+    /// of its own.
+    fn kind(&self, index: usize) -> (usize, Option<usize>) {
+        (index % self.patterns.len(), self.layer_rules.contains_key(&index).then_some(index))
     }
 
     /// What layer `index` remembers of its past.

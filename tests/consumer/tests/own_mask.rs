@@ -37,6 +37,13 @@ fn a_rule_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
 }
 
 #[test]
+fn one_layer_alone_has_it() -> Result<(), Violation> {
+    let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::rotary());
+    let mixed = config.init(&Device::flex()).with_layer_rule(1, PairRule::custom(Comb));
+    stack(&mixed, &PairRule::Full, random(13), 1e-4)
+}
+
+#[test]
 fn a_trace_has_weights_where_the_rule_shows_a_key_and_nowhere_else() {
     let (input, mut trace) = (SequenceInput::default().with_rule(PairRule::custom(Comb)), Trace::default());
     open_stack().forward(random(9), &input, &mut Pass::default().with_trace(&mut trace));

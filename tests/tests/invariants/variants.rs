@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::support::grid::{all_pairs, decoders, parts_of_pairs};
 
 /// The fields that the grid does not vary: sizes, initial weights, and what acts in training alone.
-const FIXED: [&str; 18] = [
+const FIXED: [&str; 21] = [
     "attention_dropout",
     "attention_norm",
     "d_ff",
@@ -24,7 +24,10 @@ const FIXED: [&str; 18] = [
     "feed_forward_dropout",
     "init",
     "init.scale_residual",
+    "layers.attention_mechanism",
     "layers.attention_norm", // what a layer has of its own is varied for all layers together
+    "layers.mixer",
+    "layers.mixer.affine",
     "layers.norm",
     "layers.position",
     "max_seq_len",

@@ -1,11 +1,12 @@
 //! The variants that properties and round trips run over. A new variant is one word here, a new choice one line; the rows
 //! are laid out by `covering`, so that any two values of any two choices meet.
 
+use firelight::language::LanguageModelConfig;
 use firelight::nn::{
-    Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, EmbeddingProjectionConfig, ExpertsConfig,
-    GatedDeltaConfig, LatentConfig, MixerConfig, NormConfig, NormPlacement, NormSpan, PositionConfig, ProjectionKind,
-    ProjectionPlacement, RotaryAxes, RotaryConfig, RotaryLayout, RotaryScaling, RouterScores, ScoreScale,
-    TransformerConfig, WeightInit,
+    Activation, AttentionMechanism, AttentionPattern, DifferentialConfig, EmbeddingProjectionConfig, EmbeddingScale,
+    ExpertsConfig, GatedDeltaConfig, HeadOptions, LatentConfig, LayerConfig, MixerConfig, NormConfig, NormPlacement,
+    NormSpan, PositionConfig, ProjectionKind, ProjectionPlacement, RotaryAxes, RotaryConfig, RotaryLayout,
+    RotaryScaling, RouterScores, ScoreScale, TransformerConfig, WeightInit,
 };
 
 use super::covering::covering;
@@ -124,26 +125,54 @@ fn choices(causal: bool) -> Vec<Choice> {
         choice([false, true], TransformerConfig::with_embedding_norm),
         choice(projections(), TransformerConfig::with_embedding_projection),
         choice([false, true], TransformerConfig::with_share_layers),
-        choice([None, Some(false), Some(true)], |config, turns| match turns {
-            Some(turns) => with_another_layer(config, turns),
-            None => config,
-        }),
+        choice(
+            [None, Some(Other::NoPositions), Some(Other::OwnPositions), Some(Other::PlainAttention)],
+            |config, other| match other {
+                Some(other) => with_another_layer(config, other),
+                None => config,
+            },
+        ),
         // Also where the placement of the norms says otherwise.
         choice([None, Some(false), Some(true)], TransformerConfig::with_final_norm),
     ]
 }
 
-/// Every second layer has positions of its own, or none, another inner width and another norm.
-fn with_another_layer(config: TransformerConfig, turns: bool) -> TransformerConfig {
+/// What every second layer has of its own.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Other {
+    /// No positions, another inner width and another norm.
+    NoPositions,
+    /// Rotary positions, another inner width and another norm.
+    OwnPositions,
+    /// Dot products in the place of the stack's mixer and mechanism, and another inner width.
+    PlainAttention,
+}
+
+fn with_another_layer(config: TransformerConfig, other: Other) -> TransformerConfig {
+    let first = config.first().clone();
+    let other = match other {
+        Other::PlainAttention => with_plain_attention(first.clone()),
+        _ => with_other_positions(first.clone(), other == Other::OwnPositions),
+    };
+    config.with_layers(vec![first, other])
+}
+
+fn with_plain_attention(mut layer: LayerConfig) -> LayerConfig {
+    layer.block.mixer = MixerConfig::Attention;
+    layer.block.attention.mechanism = AttentionMechanism::DotProduct;
+    layer.block.feed_forward.d_ff = Some(28);
+    layer
+}
+
+fn with_other_positions(layer: LayerConfig, turns: bool) -> LayerConfig {
     let rotary = |theta| PositionConfig::Rotary(RotaryConfig::default().with_theta(theta));
-    let mut other = config.first().clone().with_position(if turns { rotary(50.0) } else { PositionConfig::None });
+    let mut other = layer.with_position(if turns { rotary(50.0) } else { PositionConfig::None });
     other.block.feed_forward.d_ff = Some(if turns { 20 } else { 12 });
     other.block.norm = NormConfig::Layer { epsilon: 1e-5, bias: turns };
     if turns && other.block.norm_placement != NormPlacement::Output {
         other.block.attention_norm = Some(NormConfig::None); // As the first layer of ModernBERT.
     }
-    let first = config.first().clone();
-    config.with_layers(vec![first, other])
+    other
 }
 
 /// Embeddings of the width of the stack, so that all rows read the same inputs.
@@ -295,6 +324,26 @@ fn rows(causal: bool, crossed: usize) -> Vec<TransformerConfig> {
 /// Whether its layers read the tokens in turn, so that none sees what follows.
 fn recurs(config: &TransformerConfig) -> bool {
     matches!(config.first().block.mixer, MixerConfig::GatedDelta(_))
+}
+
+/// Language models of one layer in which any two values of any two choices beside the stack meet: the factor of the embeddings, the
+/// options of the head, whether it is tied, and embeddings of another width.
+pub(crate) fn language_models() -> Vec<LanguageModelConfig> {
+    let scales = [EmbeddingScale::None, EmbeddingScale::SqrtWidth, EmbeddingScale::Constant(3.0)];
+    let narrow = EmbeddingProjectionConfig::new(6);
+    let placed = narrow.with_bias(false).with_placement(ProjectionPlacement::BeforePositions);
+    let projections = [None, Some(narrow), Some(placed)];
+    let of = |row: Vec<usize>| {
+        let head = HeadOptions::default().with_bias([false, true][row[1]]).with_scale([1.0, 0.5][row[2]]);
+        LanguageModelConfig::new(8, 16, 4, 1)
+            .with_scale_embedding(scales[row[0]])
+            .with_head(head.with_soft_cap([None, Some(5.0)][row[3]]))
+            .with_tied([false, true][row[4]])
+            .with_transformer(|_| {
+                TransformerConfig { n_layers: 1, ..base() }.with_embedding_projection(projections[row[5]])
+            })
+    };
+    covering(&[scales.len(), 2, 2, 2, 2, projections.len()], 0).into_iter().map(of).collect()
 }
 
 /// Two small layers. Weights as wide as those of a trained model, so that no defect hides behind small numbers.

@@ -1,4 +1,4 @@
-//! Gradients against slopes, for the input, the memory and every parameter of a stack.
+//! Gradients against slopes, for the input, the memory and every parameter of a stack, and every parameter of a language model.
 //!
 //! Autodiff in double precision must give the slope of the output, by central differences, along a random direction through
 //! all tensors at once. A step in a tensor is divided by the size of the tensor's gradient, so that each tensor has the same
@@ -7,11 +7,13 @@
 //! experts: a shorter step then does not, and what is wrong stays wrong. What the device under test gives in single precision must agree with that gradient.
 
 use std::collections::BTreeMap;
+use std::fmt::Debug;
 
 use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
-use burn::tensor::{DType, Device, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, Device, FloatDType, Int, Tensor, TensorData};
 use firelight::kernels::Difference;
-use firelight::nn::{EncoderOutput, ParamBuilder, Pass, SequenceInput, Transformer, TransformerConfig};
+use firelight::language::{LanguageModel, LanguageModelConfig};
+use firelight::nn::{EncoderOutput, LossConfig, ParamBuilder, Pass, SequenceInput, Transformer, TransformerConfig};
 
 use super::{Noise, ParameterPath, device, tolerance};
 
@@ -34,12 +36,74 @@ const SINGLE_NOISE: f64 = 0.1;
 /// The numbers of each tensor, by its path.
 pub(crate) type Named = BTreeMap<String, Vec<f64>>;
 
-/// A stack and what it reads, all of which has gradients.
+/// A module, all of whose parameters have gradients.
+trait Probe: Module {
+    /// One number that is made of all of them.
+    fn run(&self) -> Tensor<1>;
+
+    /// The gradient of every tensor.
+    fn gradients(&self) -> Named {
+        let gradients = self.run().backward();
+        let mut collect = Collect { gradients: &gradients, path: ParameterPath::default(), found: Named::new() };
+        self.visit(&mut collect);
+        collect.found
+    }
+
+    /// The same in double precision.
+    fn in_double(self) -> Self {
+        self.map(&mut Double)
+    }
+
+    /// The tensors that `along` names, moved by so much of it.
+    fn moved(&self, along: &Named, by: f64) -> Self {
+        self.clone().map(&mut Move { along, by, path: ParameterPath::default() })
+    }
+}
+
+/// A stack and what it reads.
 #[derive(Module, Debug)]
-struct Probe {
+struct StackProbe {
     stack: Transformer,
     x: Param<Tensor<3>>,
     memory: Option<Param<Tensor<3>>>,
+    /// Of the outputs.
+    #[module(skip)]
+    weights: TensorData,
+}
+
+impl Probe for StackProbe {
+    /// The sum of the outputs, each times its weight.
+    fn run(&self) -> Tensor<1> {
+        let x = self.x.val();
+        let input = match &self.memory {
+            Some(memory) => SequenceInput::default().with_encoder_output(EncoderOutput::new(memory.val())),
+            None => SequenceInput::default(),
+        };
+        let weights = Tensor::<3>::from_data(self.weights.clone(), (&x.device(), x.dtype()));
+        (self.stack.forward(x.clone(), &input, &mut pass_in(x.dtype())) * weights).sum()
+    }
+}
+
+/// A language model.
+#[derive(Module, Debug)]
+struct LanguageProbe {
+    model: LanguageModel,
+}
+
+impl Probe for LanguageProbe {
+    /// Its loss, by the logits that are not formed as a whole.
+    fn run(&self) -> Tensor<1> {
+        let table = self.model.embedding.weight.val();
+        let ids = [[[1, 5, 2, 7], [3, 3, 0, 6]], [[5, 2, 7, 4], [3, 0, 6, 1]]];
+        let [tokens, targets] = ids.map(|ids| Tensor::<2, Int>::from_ints(ids, &table.device()));
+        let hidden = self.model.hidden(tokens, &SequenceInput::default(), &mut pass_in(table.dtype()));
+        LossConfig::default().init().forward_head(self.model.lazy_logits(hidden), targets, None).total
+    }
+}
+
+/// A pass over numbers of a type.
+fn pass_in(dtype: DType) -> Pass<'static> {
+    Pass::default().with_precision((dtype == DType::F64).then_some(FloatDType::F64))
 }
 
 /// Checks the gradients of the stack of `config` on two rows of `length` tokens, and gives those of double precision.
@@ -48,17 +112,27 @@ struct Probe {
 /// If a tensor has no gradient, or one that is not the slope, or another one on the device under test; with its path.
 pub(crate) fn assert_gradients_are_slopes(config: &TransformerConfig, length: usize, noise: &mut Noise) -> Named {
     let [x, memory, weights] = [length, 3, length].map(|len| noise.tensor([2, len, config.d_model]).into_data());
-    let build = |device: &Device| Probe {
+    let build = |device: &Device| StackProbe {
         stack: config.init_with(&ParamBuilder::new(device, 0)),
         x: Param::from_data(x.clone(), device),
         memory: config.has_cross_attention().then(|| Param::from_data(memory.clone(), device)),
+        weights: weights.clone(),
     };
+    assert_slopes(build, config, noise)
+}
+
+/// The same for the loss of a language model of eight tokens.
+pub(crate) fn assert_gradients_of_a_loss_are_slopes(config: &LanguageModelConfig, noise: &mut Noise) -> Named {
+    let build = |device: &Device| LanguageProbe { model: config.init_with(&ParamBuilder::new(device, 0)) };
+    assert_slopes(build, config, noise)
+}
+
+fn assert_slopes<P: Probe>(build: impl Fn(&Device) -> P, config: &impl Debug, noise: &mut Noise) -> Named {
     let exact = double_device();
-    let probe = build(&exact.clone().autodiff()).in_double();
-    let expected = probe.gradients(&weights);
+    let expected = build(&exact.clone().autodiff()).in_double().gradients();
     let plain = build(&exact).in_double();
-    assert_slope(&plain, &weights, &expected, noise).unwrap_or_else(|text| panic!("{text}: {config:?}"));
-    let found = build(&device().autodiff()).gradients(&weights);
+    assert_slope(&plain, &expected, noise).unwrap_or_else(|text| panic!("{text}: {config:?}"));
+    let found = build(&device().autodiff()).gradients();
     assert_agree(&found, &expected).unwrap_or_else(|text| panic!("{text}: {config:?}"));
     expected
 }
@@ -75,14 +149,14 @@ fn double_device() -> Device {
 }
 
 /// The slope along all tensors at once; if it is wrong, those of the single tensors tell which.
-fn assert_slope(probe: &Probe, weights: &TensorData, gradients: &Named, noise: &mut Noise) -> Result<(), String> {
+fn assert_slope(probe: &impl Probe, gradients: &Named, noise: &mut Noise) -> Result<(), String> {
     let along = directions(gradients, noise);
-    if error(probe, weights, gradients, &along) <= SLOPE_TOLERANCE {
+    if error(probe, gradients, &along) <= SLOPE_TOLERANCE {
         return Ok(());
     }
     let alone = |(path, numbers): (&String, &Vec<f64>)| {
         let along = Named::from([(path.clone(), numbers.clone())]);
-        format!("{path} by {:.1e}", error(probe, weights, gradients, &along))
+        format!("{path} by {:.1e}", error(probe, gradients, &along))
     };
     Err(format!("the gradient is not the slope: {}", along.iter().map(alone).collect::<Vec<_>>().join(", ")))
 }
@@ -98,9 +172,9 @@ fn directions(gradients: &Named, noise: &mut Noise) -> Named {
 }
 
 /// How far the gradient is from the slope in the direction `along`. NaN is infinitely far.
-fn error(probe: &Probe, weights: &TensorData, gradients: &Named, along: &Named) -> f64 {
+fn error(probe: &impl Probe, gradients: &Named, along: &Named) -> f64 {
     let expected: f64 = along.iter().map(|(path, numbers)| dot(numbers, &gradients[path])).sum();
-    let at = |by: f64| probe.moved(along, by).run(weights).into_scalar::<f64>();
+    let at = |by: f64| probe.moved(along, by).run().into_scalar::<f64>();
     let error = |step: f64| Difference::between(&[(at(step) - at(-step)) / (2.0 * step)], &[expected]).absolute;
     let mut errors = STEPS.iter().map(|step| error(*step));
     errors.find(|error| *error <= SLOPE_TOLERANCE).unwrap_or_else(|| error(STEPS[0]))
@@ -128,39 +202,6 @@ fn norm(numbers: &[f64]) -> f64 {
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     assert_eq!(a.len(), b.len());
     a.iter().zip(b).map(|(a, b)| a * b).sum()
-}
-
-impl Probe {
-    /// The sum of the outputs, each times its weight.
-    fn run(&self, weights: &TensorData) -> Tensor<1> {
-        let x = self.x.val();
-        let input = match &self.memory {
-            Some(memory) => SequenceInput::default().with_encoder_output(EncoderOutput::new(memory.val())),
-            None => SequenceInput::default(),
-        };
-        let is_double = x.dtype() == DType::F64;
-        let mut pass = Pass::default().with_precision(is_double.then_some(FloatDType::F64));
-        let weights = Tensor::<3>::from_data(weights.clone(), (&x.device(), x.dtype()));
-        (self.stack.forward(x, &input, &mut pass) * weights).sum()
-    }
-
-    /// The gradient of every tensor.
-    fn gradients(&self, weights: &TensorData) -> Named {
-        let gradients = self.run(weights).backward();
-        let mut collect = Collect { gradients: &gradients, path: ParameterPath::default(), found: Named::new() };
-        self.visit(&mut collect);
-        collect.found
-    }
-
-    /// The same in double precision.
-    fn in_double(self) -> Self {
-        self.map(&mut Double)
-    }
-
-    /// The tensors that `along` names, moved by so much of it.
-    fn moved(&self, along: &Named, by: f64) -> Self {
-        self.clone().map(&mut Move { along, by, path: ParameterPath::default() })
-    }
 }
 
 /// `value` as what `old` was: a tensor with a gradient of its own, or none.

@@ -1,5 +1,7 @@
 //! Everything that a stack must hold to, in one call.
 
+mod slopes;
+
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::tensor::{Bool, Gradients, Int, Tensor, TensorData};
 use firelight_kernels::PairRule;
@@ -16,8 +18,9 @@ use crate::transformer::{SequenceInput, Transformer};
 
 /// A stack of built-in or custom layers must pass every check of this module that applies to it: [`causality`] and caches where its
 /// patterns or `rule` hide the future, [`padding`] on both sides, [`batch_independence`], packed [`documents`], [`gradients`]. Rows of a
-/// cache must be moved, repeated, forgotten and joined as whole texts are, documents included. A pass that recomputes its layers must have
-/// the gradients of one that does not, to the bit.
+/// cache must be moved, repeated, forgotten and joined as whole texts are, documents included. The gradients of all parameters that are
+/// trained must be slopes, too, each in a random direction. A pass that recomputes its layers must have the gradients of one that does
+/// not, to the bit.
 ///
 /// `rule` hides pairs in every layer beside what the patterns hide; [`PairRule::Full`] hides none. `x` is `[B, T, D]` with 6
 /// tokens or more, on a device without autodiff. A stack whose patterns count padding, as chunks and global tokens do, bears
@@ -55,6 +58,7 @@ pub fn stack<L: Layer + 'static>(
     let trained = stack.clone().fork(&x.device().autodiff()).train();
     let trained = Subject { stack: &trained, ..subject };
     gradients(|x| trained.whole(x).powi_scalar(3).mean(), x.clone().narrow(1, 0, 6), 1e-2)?;
+    trained.parameter_gradients(&x)?;
     trained.recomputation(&x)
 }
 
@@ -234,7 +238,8 @@ impl ModuleVisitor for Collected {
 mod tests {
     use super::*;
     use crate::{
-        LayerContext, LayerPass, ParamBuilder, PositionConfig, RecurrentState, State, TokenMixer, TransformerConfig,
+        Attention, Init, LayerContext, LayerPass, ParamBuilder, PositionConfig, RecurrentState, State, TokenMixer,
+        TransformerConfig, WeightInit,
     };
     use burn::tensor::Device;
 
@@ -249,6 +254,24 @@ mod tests {
 
         fn state(&self, _: &PairRule, capacity: usize) -> Box<dyn State> {
             RecurrentState::<3>::new(capacity).boxed()
+        }
+    }
+
+    /// Attention to tokens that a matrix has mapped before, which was forgotten by autodiff.
+    #[derive(Module, Debug)]
+    struct Detached {
+        matrix: Param<Tensor<2>>,
+        attention: Attention,
+    }
+
+    impl TokenMixer for Detached {
+        fn forward(&self, x: Tensor<3>, context: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
+            let mapped = x.matmul(self.matrix.val().detach().unsqueeze());
+            self.attention.forward(mapped, &context.attention, pass)
+        }
+
+        fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
+            self.attention.state(rule, capacity)
         }
     }
 
@@ -278,5 +301,32 @@ mod tests {
         });
         let violation = stack(&sums, &PairRule::Full, noise([2, 9, 8], 1, &device), 1e-4).expect_err("one sum of all");
         assert_eq!((violation.property, &*violation.location), ("packed documents are strangers", "document 1"));
+    }
+
+    #[test]
+    fn a_parameter_without_its_gradient_is_found() {
+        let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+        let config = TransformerConfig::new(8, 2, 1).with_position(PositionConfig::rotary()).with_init(wide);
+        let device = Device::flex();
+        let stack_with = |matrix: fn(&ParamBuilder) -> Param<Tensor<2>>| {
+            config.init_layers(&ParamBuilder::new(&device, 0), |_, block, params| {
+                let mixer = |params: &ParamBuilder| Detached {
+                    matrix: matrix(params),
+                    attention: block.attention.init_with(params),
+                };
+                block.init_parts(params, mixer, |params| block.init_feed_forward(params))
+            })
+        };
+        let verdict = |built: Transformer<_>| stack(&built, &PairRule::Full, noise([2, 9, 8], 1, &device), 1e-4);
+        let trained = stack_with(|params| params.param("matrix", [8, 8], Init::Normal { std: 0.5 }));
+        let violation = verdict(trained).expect_err("the matrix is detached");
+        assert_eq!(
+            (violation.property, &*violation.location),
+            ("the gradient is the slope", "parameter blocks.0.attention.matrix")
+        );
+        // What is not trained has no slope to be checked.
+        let fixed =
+            stack_with(|params| params.param("matrix", [8, 8], Init::Normal { std: 0.5 }).set_require_grad(false));
+        assert_eq!(verdict(fixed), Ok(()));
     }
 }

@@ -32,7 +32,8 @@ impl Contexts {
 }
 
 impl<L: Layer + 'static> Transformer<L> {
-    /// Layers of one kind whose states have the same tokens at hand share a context; layers of one position scheme its bias.
+    /// Layers of one kind, which have one rule and one position scheme, share a context if their states have the same tokens at hand;
+    /// layers of one position scheme share its bias.
     pub(super) fn contexts(
         &self,
         visible: &VisibleTokens,
@@ -44,19 +45,19 @@ impl<L: Layer + 'static> Transformer<L> {
         let schemes: Vec<_> = once(&self.position).chain(&self.layer_positions).collect();
         let rotations: Vec<_> = schemes.iter().map(|scheme| scheme.rotation(positions, device)).collect();
         let (mut shared, mut known, mut different) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
-        let mut attention = |kind: usize, keys: Range<usize>| {
-            let scheme = self.scheme_of[kind];
+        let mut attention = |layer: usize, keys: Range<usize>| {
+            let scheme = self.scheme_of[layer % self.scheme_of.len()];
             let bias = || schemes[scheme].bias(positions, &visible.positions(keys.len()), device);
             let (mask, bias) =
                 shared.entry((scheme, keys.start)).or_insert_with(|| (visible.mask(keys.len()), bias())).clone();
-            let mask = AttentionMask::rule(self.rule(kind)).starting_at(keys.start).and(mask);
+            let mask = AttentionMask::rule(self.rule(layer)).starting_at(keys.start).and(mask);
             AttentionContext { mask, bias, rotation: rotations[scheme].clone() }
         };
         let starts = visible.document_starts();
         let of_layer = (0..self.n_layers).map(|layer| {
-            let (kind, keys) = (layer % self.patterns.len(), pass.keys(layer, length));
+            let (kind, keys) = (self.kind(layer), pass.keys(layer, length));
             *known.entry((kind, keys.start)).or_insert_with(|| {
-                different.push(input.context(attention(kind, keys), starts.clone()));
+                different.push(input.context(attention(layer, keys), starts.clone()));
                 different.len() - 1
             })
         });

@@ -4,13 +4,13 @@ use super::Transformer;
 use crate::cost::{Cost, grouped};
 use crate::embedding::ProjectionPlacement;
 use crate::layer::Layer;
+use std::iter::once;
 
 impl<L: Layer + 'static> Transformer<L> {
     /// What a token of a sequence of `length` tokens costs. Equal layers are one part; what positions compute is not counted.
     pub fn cost(&self, length: usize) -> Cost {
-        let places = |index: usize| (index..self.n_layers).step_by(self.blocks.len()).collect::<Vec<_>>();
-        let layer = |(index, layer): (usize, &L)| (layer.cost(&self.rule(index), length), places(index));
-        let layers = grouped(self.blocks.iter().enumerate().map(layer), self.shares_layers);
+        let layers = (0..self.blocks.len()).flat_map(|index| self.block_costs(index, length));
+        let layers = grouped(layers, self.shares_layers);
         let schemes = self.layer_positions.iter().enumerate();
         let schemes = schemes.map(|(index, scheme)| (format!("layer_positions.{index}"), scheme));
         let schemes = [("position".into(), &self.position)].into_iter().chain(schemes);
@@ -19,6 +19,20 @@ impl<L: Layer + 'static> Transformer<L> {
         let last = self.norm.as_ref().map(|norm| norm.cost(self.d_model).named("norm"));
         let first = schemes.filter(|scheme| scheme.parameters > 0).chain(self.embedding_costs());
         Cost::sum(first.chain(layers).chain(last))
+    }
+
+    /// What block `index` costs in the places in which it stands. A place with a rule of its own is apart; of a block that is shared, the
+    /// first places alone have the parameters.
+    fn block_costs(&self, index: usize, length: usize) -> Vec<(Cost, Vec<usize>)> {
+        let places = (index..self.n_layers).step_by(self.blocks.len());
+        let (own, usual): (Vec<_>, Vec<_>) = places.partition(|place| self.layer_rules.contains_key(place));
+        let usual = once(usual).filter(|places| !places.is_empty());
+        let cost = |(turn, places): (usize, Vec<usize>)| {
+            let cost = self.blocks[index].cost(&self.rule(places[0]), length);
+            let is_counted = self.shares_layers && turn > 0;
+            (if is_counted { cost.without_parameters() } else { cost }, places)
+        };
+        usual.chain(own.into_iter().map(|place| vec![place])).enumerate().map(cost).collect()
     }
 
     /// The norm of the embeddings, and the layer to the width of the residual stream, which keeps what it reads, unless the norm does.
@@ -47,6 +61,7 @@ mod tests {
     use crate::transformer::{SequenceInput, TransformerConfig};
     use burn::module::Module;
     use burn::tensor::{Device, Tensor};
+    use firelight_kernels::PairRule;
 
     fn cost(config: &TransformerConfig) -> Cost {
         config.init_with(&ParamBuilder::new(&Device::default(), 0)).cost(4)
@@ -134,6 +149,24 @@ mod tests {
         // 1, 2, 2 and 2 keys.
         let pairs = |part: &Cost| part.flops_per_token / part.modules as f64 - 2.0 * 768.0;
         assert_eq!([pairs(&found.parts[0]), pairs(&found.parts[1])], [2.0 * 1.75 * 16.0, 2.0 * 2.5 * 16.0]);
+    }
+
+    #[test]
+    fn a_rule_of_one_layer_costs_what_a_pattern_does_and_a_shared_layer_keeps_its_parameters() {
+        let patterns = [AttentionPattern::Causal, AttentionPattern::SlidingWindow { left: 1, right: 0 }];
+        let three = || TransformerConfig { n_layers: 3, ..small() };
+        for params in [ParamBuilder::new(&Device::default(), 0), ParamBuilder::counting()] {
+            let found = |config: TransformerConfig| {
+                let stack = config.init_with(&params);
+                stack.with_layer_rule(1, PairRule::window(1, 0)).cost(4)
+            };
+            let expected = cost(&three().with_patterns(patterns.to_vec()));
+            assert_eq!(found(three()), expected);
+            let shared = found(three().with_share_layers(true));
+            assert_eq!([shared.parameters, shared.active_parameters], [888, 888]);
+            assert_eq!(shared.flops_per_token, expected.flops_per_token);
+            assert_eq!(shared.cache_bytes, expected.cache_bytes);
+        }
     }
 
     #[test]

@@ -6,9 +6,9 @@ use crate::feed_forward::Activation;
 use crate::gated_delta::GatedDeltaConfig;
 use crate::mixer::MixerConfig;
 use crate::position::{PositionConfig, RotaryAxes, RotaryConfig, RotaryScaling};
-use crate::{Init, NormConfig, ParamBuilder, WeightInit};
+use crate::{Init, NormConfig, ParamBuilder, Trace, WeightInit};
 use burn::tensor::{Device, TensorData};
-use firelight_kernels::Difference;
+use firelight_kernels::{Difference, MaskRule, assert_close};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 #[test]
@@ -95,7 +95,7 @@ fn embeddings_are_projected_before_or_behind_what_is_added_to_them() {
             .init_with(&ParamBuilder::new(&device, 0));
         (wide.blocks, wide.norm) = (narrow.blocks.clone(), narrow.norm.clone());
         let run = |stack: &Transformer, x| stack.forward(x, &SequenceInput::default(), &mut Pass::default());
-        firelight_kernels::assert_close(&run(&narrow, x.clone()), &run(&wide, embedded), 1e-5);
+        assert_close(&run(&narrow, x.clone()), &run(&wide, embedded), 1e-5);
     }
 }
 
@@ -320,4 +320,92 @@ fn the_base_stacks_are_counted_exactly() {
     let encoder = count(TransformerConfig::encoder(512, 8, 6));
     let decoder = count(TransformerConfig::decoder(512, 8, 6));
     assert_eq!(encoder + decoder, 44_138_496);
+}
+
+/// A query sees itself and the keys at distances of 1 and 4.
+#[derive(Debug)]
+struct Comb;
+
+impl MaskRule for Comb {
+    fn hidden(&self, _row: usize, query: usize, key: usize) -> bool {
+        key > query || ![0, 1, 4].contains(&(query - key))
+    }
+
+    fn is_causal(&self) -> bool {
+        true
+    }
+
+    fn max_lookback(&self) -> Option<usize> {
+        Some(4)
+    }
+}
+
+/// A causal stack of two layers, the second of which has the comb; and two rows of so many tokens for it.
+fn combed(length: usize) -> (Transformer, Tensor<3>) {
+    let wide = WeightInit { weight: Init::Normal { std: 0.5 }, scale_residual: false };
+    let config = TransformerConfig::new(8, 2, 2).with_position(PositionConfig::rotary()).with_init(wide);
+    let numbers: Vec<f32> = (0..16 * length).map(|i| (i as f32 * 0.7).sin()).collect();
+    let x = Tensor::<1>::from_floats(numbers.as_slice(), &Device::default()).reshape([2, length, 8]);
+    let stack = config.init_with(&ParamBuilder::new(&Device::default(), 3));
+    (stack.with_layer_rule(1, PairRule::custom(Comb)), x)
+}
+
+#[test]
+fn a_rule_of_one_layer_masks_that_layer_and_leaves_the_other_its_own() {
+    let (stack, x) = combed(9);
+    let alone = |layer: usize, norm: Option<Norm>| {
+        let patterns = vec![AttentionPattern::Full];
+        let config = TransformerConfig::new(8, 2, 1).with_position(PositionConfig::rotary()).with_patterns(patterns);
+        let mut alone = config.init_with(&ParamBuilder::new(&Device::default(), 0));
+        (alone.blocks, alone.norm) = (vec![stack.blocks[layer].clone()], norm);
+        alone
+    };
+    // Each layer as a stack that hides nothing, under the rule of the pass.
+    let run = |stack: Transformer, x: Tensor<3>, rule: PairRule| {
+        stack.forward(x, &SequenceInput::default().with_rule(rule), &mut Pass::default())
+    };
+    let expected = run(alone(0, None), x.clone(), PairRule::Causal);
+    let expected = run(alone(1, stack.norm.clone()), expected, PairRule::custom(Comb));
+    let mut trace = Trace::default();
+    let found = stack.forward(x, &SequenceInput::default(), &mut Pass::default().with_trace(&mut trace));
+    assert_close(&found, &expected, 1e-4);
+    for (layer, trace) in trace.layers.into_iter().enumerate() {
+        let weights = trace.attention.expect("the weights of a layer").into_data();
+        for (pair, weight) in weights.iter::<f32>().enumerate() {
+            let (query, key) = (pair / 9 % 9, pair % 9);
+            let hidden = if layer == 0 { key > query } else { Comb.hidden(0, query, key) };
+            assert_eq!(weight > 0.0, !hidden, "layer {layer}, query {query}, key {key}: {weight}");
+        }
+    }
+}
+
+#[test]
+fn a_cache_keeps_what_the_rule_of_each_layer_sees() {
+    let (stack, x) = combed(150);
+    let whole = stack.forward(x.clone(), &SequenceInput::default(), &mut Pass::default());
+    let (mut cache, mut outputs) = (stack.cache(150), Vec::new());
+    let kept: Vec<_> = cache.states().map(|state| state.keeps()).collect();
+    assert_eq!(kept, ["all tokens", "the last 4 tokens"]);
+    for start in (0..150).step_by(10) {
+        let x = x.clone().narrow(1, start, 10);
+        outputs.push(stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache)));
+    }
+    assert_close(&Tensor::cat(outputs, 1), &whole, 1e-4);
+    let bytes: Vec<_> = cache.states().map(|state| state.bytes()).collect();
+    assert!(bytes[1] < bytes[0], "{bytes:?}: the second layer has let go of what its rule hides");
+}
+
+#[test]
+fn a_stack_is_causal_where_the_rules_of_all_layers_are() {
+    let (stack, _) = combed(1);
+    assert!(stack.is_causal());
+    let stack = stack.with_layer_rule(0, PairRule::prefix_lm(&[2]));
+    assert_eq!(stack.rule(0).grid(0, 3), "##.\n##.\n###\n");
+    assert!(!stack.is_causal());
+}
+
+#[test]
+#[should_panic(expected = "layer 2 has no place in a stack of 2 layers")]
+fn a_rule_of_a_layer_that_is_not_there_panics() {
+    combed(1).0.with_layer_rule(2, PairRule::Causal);
 }

@@ -24,6 +24,9 @@ pub(crate) struct Settings {
     pub(super) seed: u64,
     /// How many scores a block of the GPU's path may hold at once.
     pub(super) block: usize,
+    /// The tiles that the kernels form.
+    #[cfg(test)]
+    pub(super) visits: super::visits::Visits,
 }
 
 /// Everything that attention reads.
@@ -113,6 +116,8 @@ impl Settings {
                 && options.bias_by_distance.is_some()
                 && crate::path::is_fused_on_cpu_in_any_type(query),
             block: blocks::SCORES,
+            #[cfg(test)]
+            visits: super::visits::Visits::default(),
             // A GPU is not waited for: it draws its own.
             seed: if options.dropout > 0.0 && crate::path::is_fused_on_cpu_in_any_type(query) {
                 crate::dropout::seed(&query.device())

@@ -3,6 +3,7 @@
 mod block_dropout;
 mod in_blocks;
 mod options;
+mod visited;
 
 use super::*;
 use crate::assert_close;

@@ -24,6 +24,8 @@ mod options;
 mod reference;
 #[cfg(feature = "extension")]
 mod tiles;
+#[cfg(all(test, feature = "extension"))]
+mod visits;
 mod weights;
 
 pub use mask::AttentionMask;

@@ -6,7 +6,7 @@ use std::iter::once;
 use std::ops::Range;
 
 /// Gaps of hidden keys that are not worth a tile's end.
-const GAP: usize = 16;
+pub(super) const GAP: usize = 16;
 
 /// Queries that are asked how many keys they see.
 const SAMPLES: usize = 64;

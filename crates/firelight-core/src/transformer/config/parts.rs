@@ -11,6 +11,7 @@ use crate::layer::Layer;
 use crate::position::{PositionConfig, PositionSizes};
 use burn::nn::DropoutConfig;
 use burn::tensor::Device;
+use std::collections::BTreeMap;
 
 impl TransformerConfig {
     /// The kinds of layers, and how many of each the stack has.
@@ -80,6 +81,7 @@ impl TransformerConfig {
             norm: self.has_final_norm().then(|| norm("norm", self.d_model)),
             dropout: DropoutConfig::new(self.embedding_dropout).init(),
             patterns: self.patterns(),
+            layer_rules: BTreeMap::new(),
             scheme_of,
         }
     }

@@ -133,6 +133,8 @@ impl<'a, B: AttentionKernel> Block<'a, B> {
     /// The scores, `[B, H, q, k]`: scaled, capped, biased, and the lowest number where a key is hidden. Beside them the
     /// slopes of the cap.
     pub(super) fn scores(&self) -> (Float<B>, Option<Float<B>>) {
+        #[cfg(test)]
+        self.keys.iter().for_each(|keys| self.inputs.settings.visits.note(&self.queries, keys));
         let scores = self.unfold(self.query().matmul(self.key().transpose())).widen();
         let (scores, slopes) = match self.inputs.settings.soft_cap {
             Some(cap) => {

@@ -154,6 +154,8 @@ impl<T: Real> Pass<'_, T> {
         tile: &KeyTile,
     ) {
         let (problem, keys) = (self.problem, &tile.keys);
+        #[cfg(test)]
+        problem.visits.note(queries, keys);
         let Scratch { weights, dropped, slopes, gradients, means, factors } = scratch;
         let size = queries.len() * keys.len();
         let (weights, gradients) = (&mut weights[..size], &mut gradients[..size]);

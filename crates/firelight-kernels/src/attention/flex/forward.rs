@@ -87,6 +87,8 @@ impl<T: Real, P> Scratch<T, P> {
         self.products.begin(query);
         for tile in problem.key_tiles(batch, head, queries) {
             let keys = &tile.keys;
+            #[cfg(test)]
+            problem.visits.note(queries, keys);
             let [key, value] = [&problem.key, &problem.value].map(|view| view.matrix(batch, group, keys));
             let scores = &mut self.scores[..queries.len() * keys.len()];
             self.products.scores(scores, query, key, problem.scale);

@@ -1,6 +1,8 @@
 //! What both passes share: the inputs as views, and how a tile of scores is made of them.
 
 use super::super::tiles::Tiles;
+#[cfg(test)]
+use super::super::visits::Visits;
 use super::{Inputs, KEYS, queries_of_tile};
 use crate::flex::dropout::Dropout;
 use crate::flex::view::{Broadcast, View, readable};
@@ -41,6 +43,8 @@ pub(super) struct Problem<'a, T, S = T, Q = T> {
     tiles: Vec<Vec<KeyTile>>,
     queries_of_tile: usize,
     pub(super) dropout: Option<Dropout<T>>,
+    #[cfg(test)]
+    pub(super) visits: &'a Visits,
 }
 
 /// Some keys, and whether all queries of a tile see them all, as far as the rule tells.
@@ -75,6 +79,8 @@ impl<'a, T: Real, S: Number<Sum = T>, Q: Number<Sum = T>> Problem<'a, T, S, Q> {
             tiles: key_tiles(rule, batch, tiles_of(queries, queries_of_tile)),
             queries_of_tile,
             dropout: Dropout::new(settings.dropout, settings.seed),
+            #[cfg(test)]
+            visits: &settings.visits,
         }
     }
 
