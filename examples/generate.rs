@@ -51,8 +51,6 @@ fn token_by_token(generator: &TextGenerator, prompt: &str, tokens: usize) -> Res
         ("top-p 0.9", drawn().with_top_p(0.9)),
         ("min-p 0.1", drawn().with_random(|random| random.min_p = Some(0.1))),
         ("typical 0.9", drawn().with_random(|random| random.typical_p = Some(0.9))),
-        ("top-H 0.4", drawn().with_random(|random| random.top_h = Some(0.4))),
-        ("eta 0.01", drawn().with_random(|random| random.eta_cutoff = Some(0.01))),
         ("Mirostat, 3 bits", drawn().with_random(|random| random.mirostat = Some(mirostat))),
         ("until a full stop", drawn().with_stop_strings(["."])),
         ("every token once", drawn().with_processor(Once)),
