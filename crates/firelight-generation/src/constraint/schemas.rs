@@ -10,7 +10,7 @@ pub(super) fn read(text: &str) -> serde_json::Result<Value> {
 }
 
 fn with_short_exponents(text: &str) -> String {
-    let (mut is_string, mut is_escaped, mut digits) = (false, false, None);
+    let (mut is_string, mut is_escaped, mut digits) = (false, false, None::<usize>);
     let is_kept = |character: &char| {
         is_string ^= *character == '"' && !is_escaped;
         is_escaped = *character == '\\' && !is_escaped;
