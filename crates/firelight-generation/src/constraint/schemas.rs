@@ -4,23 +4,29 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 
-/// The value of a text. JSON sets no limit to an exponent, but `f64` does: of each exponent two digits are read, which no keyword asks for.
+/// How many digits are read of each part of a number, and of its exponent: no more than `f64` holds, and more than keywords tell apart.
+const DIGITS: usize = 200;
+const EXPONENT: usize = 2;
+
+/// The value of a text. JSON sets no limit to numbers, but `f64` does, so that further digits of a long one are left out.
 pub(super) fn read(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(&with_short_exponents(text))
+    serde_json::from_str(&with_short_numbers(text))
 }
 
-fn with_short_exponents(text: &str) -> String {
-    let (mut is_string, mut is_escaped, mut digits) = (false, false, None::<usize>);
+fn with_short_numbers(text: &str) -> String {
+    let (mut is_string, mut is_escaped, mut left) = (false, false, DIGITS);
     let is_kept = |character: &char| {
         is_string ^= *character == '"' && !is_escaped;
         is_escaped = *character == '\\' && !is_escaped;
-        digits = match (*character, digits) {
-            ('e' | 'E', _) if !is_string => Some(0),
-            ('+' | '-', Some(0)) => Some(0),
-            ('0'..='9', Some(count)) => Some(count + 1),
-            _ => None,
+        let is_digit = character.is_ascii_digit() && !is_string;
+        let is_kept = !is_digit || left > 0;
+        left = match character {
+            'e' | 'E' => EXPONENT,
+            '+' | '-' => left,
+            _ if is_digit => left.saturating_sub(1),
+            _ => DIGITS,
         };
-        digits.is_none_or(|count| count <= 2)
+        is_kept
     };
     text.chars().filter(is_kept).collect()
 }
