@@ -172,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
     #[test]
     fn no_text_depends_on_its_batch_whatever_the_sampler(
-        (requests, first, pause) in (any_requests(), 0usize..10, 0usize..9)
+        (requests, first, pause) in (any_requests(), 0usize..13, 0usize..9)
     ) {
         let expected: Vec<Written> = requests.iter().map(alone).collect();
         let (prompts, options): (Vec<_>, Vec<_>) = requests.iter().cloned().unzip();
