@@ -1,8 +1,9 @@
 //! End-to-end tests across the crates, in one binary: agreement with PyTorch, invariants over the grid of variants, initial
-//! weights, decoding, passes of training, what loading holds, and whole runs from text to text. The device is chosen as the program chooses it, so
+//! weights, decoding, constraints, passes of training, what loading holds, and whole runs from text to text. The device is chosen as the program chooses it, so
 //! `BURN_DEVICE` moves the whole suite.
 
 mod adapters;
+mod constrained;
 mod decoding;
 mod flow;
 mod initial_weights;

@@ -28,6 +28,21 @@ pub(crate) fn softmax_into(logits: &[f64], probabilities: &mut Vec<f64>) {
     probabilities.iter_mut().for_each(|probability| *probability /= total);
 }
 
+/// The logarithm of a probability, finite even for 0.
+pub(crate) fn ln(probability: f64) -> f64 {
+    probability.max(f64::MIN_POSITIVE).ln()
+}
+
+/// What a token adds to the entropy, `-p ln p` in nats; 0 for a probability of 0.
+pub(crate) fn information(probability: f64) -> f64 {
+    -probability * ln(probability)
+}
+
+/// The entropy of a distribution, in nats.
+pub(crate) fn entropy(probabilities: &[f64]) -> f64 {
+    probabilities.iter().copied().map(information).sum()
+}
+
 /// `ln sum exp(l_i)` in double precision. Subtracts the largest logit first, so nothing overflows. Not finite if the logits are no
 /// [distribution](is_distribution).
 pub(crate) fn log_sum_exp<L: Copy + Into<f64>>(logits: &[L]) -> f64 {
@@ -72,6 +87,15 @@ mod tests {
     fn softmax_of_the_logarithms_is_the_distribution() {
         let logits = [0.5f64.ln(), 0.25f64.ln(), HIDDEN, 0.25f64.ln()];
         assert_close(&softmax(&logits), &[0.5, 0.25, 0.0, 0.25], 1e-12);
+    }
+
+    #[test]
+    fn the_entropy_of_equal_parts_is_the_logarithm_of_their_number() {
+        assert_close(
+            &[entropy(&[0.25; 4]), entropy(&[0.0, 0.5, 0.5]), entropy(&[1.0])],
+            &[4f64.ln(), 2f64.ln(), 0.0],
+            1e-12,
+        );
     }
 
     #[test]

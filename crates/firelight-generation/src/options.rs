@@ -213,6 +213,9 @@ mod tests {
     #[test]
     fn settings_of_samplers_are_checked_by_name() {
         let options = GenerationOptions::new(5).with_random(|random| {
+            random.top_h = Some(1.5);
+            random.epsilon_cutoff = Some(1.0);
+            random.eta_cutoff = Some(0.0);
             random.min_p = Some(1.5);
             random.typical_p = Some(0.0);
             random.top_n_sigma = Some(-1.0);
@@ -223,8 +226,9 @@ mod tests {
         let error = options.with_processing(processing).with_stop_strings([""]).validate().unwrap_err();
         let named: Vec<String> =
             error.problems().iter().map(|problem| problem.split(' ').next().unwrap().into()).collect();
-        let expected = ["typical_p", "min_p", "xtc.probability", "top_n_sigma", "xtc.threshold", "mirostat.tau"];
-        assert_eq!(named, [&expected[..], &["mirostat.eta", "stop_strings", "repetition_penalty"]].concat());
+        let filters = ["top_h", "typical_p", "epsilon_cutoff", "eta_cutoff", "min_p"];
+        let others = ["xtc.probability", "top_n_sigma", "xtc.threshold", "mirostat.tau", "mirostat.eta"];
+        assert_eq!(named, [&filters[..], &others, &["stop_strings", "repetition_penalty"]].concat());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, ensure};
 use firelight::data::{DataError, Tokenizer};
-use firelight::generation::processors::{BannedText, ForcedTokens};
+use firelight::generation::processors::{BannedText, ForcedPrefix};
 use firelight::generation::{Constraint, Processing};
 use serde_json::Value;
 
@@ -58,8 +58,9 @@ impl Restrictions {
             let banned = BannedText::new(&self.ban, tokenizer);
             processing.custom.push(banned.map_err(|error| Mistake(format!("--ban: {error}")))?);
         }
-        for (place, id) in self.prefix_ids(tokenizer, before, max_new_tokens)?.into_iter().enumerate() {
-            processing.custom.push(ForcedTokens { place, ids: vec![id] });
+        let prefix = self.prefix_ids(tokenizer, before, max_new_tokens)?;
+        if !prefix.is_empty() {
+            processing.custom.push(ForcedPrefix(prefix));
         }
         Ok(())
     }

@@ -17,6 +17,9 @@ pub(super) struct Sampling {
     /// Below 1 sharpens the distribution, above 1 flattens it [default: the model's own, or 0.8]
     #[arg(long, value_name = "F", conflicts_with = "greedy")]
     temperature: Option<f64>,
+    /// Draw among the most probable tokens that hold this share of the entropy
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    top_h: Option<f64>,
     /// Draw among the N most probable tokens only
     #[arg(long, value_name = "N", conflicts_with = "greedy")]
     top_k: Option<usize>,
@@ -29,6 +32,12 @@ pub(super) struct Sampling {
     /// Draw among the tokens nearest to the entropy that hold this share of the probability
     #[arg(long, value_name = "F", conflicts_with = "greedy")]
     typical_p: Option<f64>,
+    /// Draw among the tokens that are at least this probable
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    epsilon_cutoff: Option<f64>,
+    /// Draw among the tokens that are at least this probable, or less where the entropy is high
+    #[arg(long, value_name = "F", conflicts_with = "greedy")]
+    eta_cutoff: Option<f64>,
     /// Draw among the tokens within this many standard deviations of the best logit
     #[arg(long, value_name = "F", conflicts_with = "greedy")]
     top_n_sigma: Option<f64>,
@@ -83,10 +92,13 @@ impl Sampling {
         let given = [
             (self.greedy, "--greedy"),
             (self.temperature.is_some(), "--temperature"),
+            (self.top_h.is_some(), "--top-h"),
             (self.top_k.is_some(), "--top-k"),
             (self.top_p.is_some(), "--top-p"),
             (self.min_p.is_some(), "--min-p"),
             (self.typical_p.is_some(), "--typical-p"),
+            (self.epsilon_cutoff.is_some(), "--epsilon-cutoff"),
+            (self.eta_cutoff.is_some(), "--eta-cutoff"),
             (self.top_n_sigma.is_some(), "--top-n-sigma"),
             (self.xtc_probability.is_some(), "--xtc-probability"),
             (self.mirostat.is_some(), "--mirostat"),
@@ -99,10 +111,13 @@ impl Sampling {
         let mut makers = Makers::new(defaults);
         if !self.greedy {
             self.temperature = makers.or("temperature", self.temperature);
+            self.top_h = makers.or("top_h", self.top_h);
             self.top_k = makers.or_count("top_k", self.top_k);
             self.top_p = makers.or("top_p", self.top_p);
             self.min_p = makers.or("min_p", self.min_p);
             self.typical_p = makers.or("typical_p", self.typical_p);
+            self.epsilon_cutoff = makers.or("epsilon_cutoff", self.epsilon_cutoff);
+            self.eta_cutoff = makers.or("eta_cutoff", self.eta_cutoff);
         }
         self.penalties.take(&mut makers);
         makers.tell();
@@ -123,8 +138,9 @@ impl Sampling {
     fn distribution(&self) -> RandomSampling {
         let mut random = RandomSampling::default();
         random.temperature = self.temperature.unwrap_or(TEMPERATURE);
-        (random.top_k, random.top_p) = (self.top_k, self.top_p);
+        (random.top_h, random.top_k, random.top_p) = (self.top_h, self.top_k, self.top_p);
         (random.min_p, random.typical_p, random.top_n_sigma) = (self.min_p, self.typical_p, self.top_n_sigma);
+        (random.epsilon_cutoff, random.eta_cutoff) = (self.epsilon_cutoff, self.eta_cutoff);
         random.xtc = self.xtc_probability.map(|probability| Xtc { probability, threshold: self.xtc_threshold });
         random.mirostat = self.mirostat.map(|tau| MirostatOptions { tau, eta: self.mirostat_eta });
         random

@@ -74,9 +74,12 @@ fn penalties_and_samplers_change_the_text_and_are_checked() {
     let pairs: Vec<&[char]> = characters.windows(2).collect();
     assert!((1..pairs.len()).all(|place| !pairs[..place].contains(&pairs[place])), "{text}");
     let plain = written(&["--temperature", "2"]);
-    let others: [&[&str]; 9] = [
+    let others: [&[&str]; 12] = [
         &["--min-p", "0.5"],
         &["--typical-p", "0.2"],
+        &["--top-h", "0.1"],
+        &["--epsilon-cutoff", "0.1"],
+        &["--eta-cutoff", "0.9"],
         &["--top-n-sigma", "0.5"],
         &["--xtc-probability", "1", "--xtc-threshold", "0.02"],
         &["--mirostat", "0.5"],
@@ -100,6 +103,8 @@ fn penalties_and_samplers_change_the_text_and_are_checked() {
         firelight(generate(&model().dir, more)).fails(USER, expected);
     };
     refused(&["--min-p", "2", "--repetition-penalty", "0"], &["--min-p is 2", "--repetition-penalty is 0"]);
+    refused(&["--epsilon-cutoff", "1", "--eta-cutoff", "0"], &["--epsilon-cutoff is 1", "--eta-cutoff is 0"]);
+    refused(&["--top-h", "1.5"], &["--top-h is 1.5, expected more than 0 and at most 1"]);
     refused(&["--xtc-threshold", "0.2"], &["--xtc-probability"]);
     refused(&["--greedy", "--mirostat", "3"], &["--greedy"]);
     refused(&["--stop", ""], &["--stop contains an empty string; leave it out"]);
@@ -119,6 +124,15 @@ fn where_the_user_says_nothing_the_makers_of_the_model_do() {
     assert!(found.stderr.contains(told), "{}", found.stderr);
     assert_eq!(written(&["--top-k", "1000"]).stdout, drawn);
     assert!(!written(&["--greedy"]).stderr.contains("--top-k"));
+
+    let defaults = |text: &str| fs::write(copy.path().join("generation_config.json"), text).unwrap();
+    defaults(r#"{"temperature": 2.0, "top_h": 0.001, "epsilon_cutoff": 0.999, "eta_cutoff": 0.999}"#);
+    let found = written(&[]);
+    assert_eq!(found.stdout, greedy);
+    let told = "--temperature 2, --top-h 0.001, --epsilon-cutoff 0.999, --eta-cutoff 0.999\n";
+    assert!(found.stderr.contains(told), "{}", found.stderr);
+    defaults(r#"{"temperature": 2.0, "top_h": null, "epsilon_cutoff": 0.0, "eta_cutoff": 0.0}"#);
+    assert_eq!(written(&[]).stdout, drawn, "0 is none");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::compiled::Source;
+use super::schemas::read;
 use super::writing::{bytes, of_bytes, write};
 
 /// Schemas with a value that each accepts and one that it does not.
@@ -55,11 +56,22 @@ fn followed() -> Vec<(Value, Value, Value)> {
             json!([]),
         ),
         (json!({"type": "array", "prefixItems": [{"const": 1}], "items": false}), json!([1]), json!([1, 2])),
+        (older_array(), json!([1, true, null, null]), json!([1, true, 2])),
+        (json!({"type": "string", "format": "duration"}), json!("P1Y2M3DT4H"), json!("P1Y2H")),
+        (json!({"type": "string", "format": "uri"}), json!("https://a.b/c?d#e"), json!("a b")),
         (json!({"type": "integer", "minimum": -3, "maximum": 12}), json!(12), json!(13)),
         (json!({"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}), json!(0.5), json!(1)),
         (json!({"type": "integer", "multipleOf": 7, "minimum": 0, "maximum": 99}), json!(14), json!(15)),
         (json!({"type": ["null", "boolean"]}), json!(false), json!(0)),
     ]
+}
+
+/// An array as drafts before 2020-12 write it.
+fn older_array() -> Value {
+    json!({
+        "$schema": "http://json-schema.org/draft-07/schema#", "type": "array",
+        "items": [{"const": 1}, {"type": "boolean"}], "additionalItems": {"type": "null"},
+    })
 }
 
 #[test]
@@ -72,11 +84,7 @@ fn keywords_that_are_followed_hold_in_every_text() {
         let least = constraint.needs();
         for (seed, most) in [least, least + 9, least + 60].into_iter().enumerate() {
             let text = write(&constraint, &bytes(), most, seed as u64).text;
-            match serde_json::from_str::<Value>(&text) {
-                // JSON sets no limit to an exponent, but f64 does.
-                Err(error) if error.to_string().starts_with("number out of range") => {}
-                value => assert!(value.is_ok_and(|value| valid.is_valid(&value)), "{schema}: {text}"),
-            }
+            assert!(read(&text).is_ok_and(|value| valid.is_valid(&value)), "{schema}: {text}");
         }
     }
 }
@@ -92,6 +100,14 @@ fn keywords_that_are_not_followed_are_refused_by_name() {
         (json!({"not": {"type": "string"}}), "\"not\""),
         (json!({"if": {"type": "string"}, "then": {"minLength": 2}}), "\"if\""),
         (json!({"type": "array", "contains": {"const": 1}}), "\"contains\""),
+        (
+            json!({"type": "array", "prefixItems": [true], "additionalItems": false}),
+            "additionalItems is not followed beside prefixItems",
+        ),
+        (
+            json!({"anyOf": [{"maxItems": 2}, {"minItems": 3}], "items": [true], "additionalItems": false}),
+            "additionalItems is not followed beside anyOf",
+        ),
         (json!({"type": "array", "uniqueItems": true}), "\"uniqueItems\""),
         (json!({"type": "array", "unevaluatedItems": false}), "\"unevaluatedItems\""),
         (object("unevaluatedProperties", json!(false)), "\"unevaluatedProperties\""),

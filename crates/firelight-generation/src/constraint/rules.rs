@@ -20,6 +20,7 @@ const NUMBERS: [&str; 7] =
 pub(super) fn check(schema: &Value) -> Result<(), String> {
     let Some(keywords) = schema.as_object() else { return Ok(()) };
     check_properties(schema)?;
+    check_items(schema)?;
     for (keyword, value) in keywords {
         match keyword.as_str() {
             name if NUMBERS.contains(&name) => check_numbers(name, value)?,
@@ -34,6 +35,19 @@ pub(super) fn check(schema: &Value) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Beside `additionalItems` llguidance leaves `prefixItems` out, and where a keyword that applies other schemas stands between it and `items`, it
+/// leaves `additionalItems` out.
+fn check_items(schema: &Value) -> Result<(), String> {
+    let has = |keyword: &&str| schema.get(*keyword).is_some();
+    let beside = ["prefixItems", "$ref", "allOf", "anyOf", "const", "enum", "oneOf"].into_iter().find(has);
+    match beside.filter(|_| has(&"additionalItems")) {
+        Some(keyword) => {
+            Err(format!("additionalItems is not followed beside {keyword}; write prefixItems and items alone"))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Two properties of free names could have the same name, and then they are one.
@@ -83,6 +97,10 @@ mod tests {
         for (schema, expected) in [
             (free.clone(), counted.to_string()),
             (json!({"$defs": {"x": {"anyOf": [true, {"items": free}]}}}), counted.to_string()),
+            (
+                json!({"items": {"prefixItems": [true], "additionalItems": false}}),
+                "additionalItems is not followed beside prefixItems; write prefixItems and items alone".to_string(),
+            ),
             (json!({"const": large}), format!("const {number}")),
             (json!({"prefixItems": [{"enum": [1, {"k": [large]}]}]}), format!("enum {number}")),
             (json!({"additionalProperties": {"maximum": large}}), format!("maximum {number}")),
@@ -98,6 +116,7 @@ mod tests {
             json!({"type": "object", "required": ["a", "b"], "minProperties": 3}),
             json!({"properties": {"minProperties": {"const": "9007199254740993"}, "const": {"minimum": 1.5}}}),
             json!({"enum": [9_007_199_254_740_992u64, -9_007_199_254_740_992i64, 0.1, i64::MIN]}),
+            json!({"items": [true], "additionalItems": {"anyOf": [true]}}),
             json!({"default": {"const": 9_007_199_254_740_993u64}}),
         ] {
             assert_eq!(check(&schema), Ok(()), "{schema}");

@@ -1,15 +1,45 @@
-//! JSON schemas for the tests, from a generator with a seed.
+//! JSON schemas for the tests, from a generator with a seed, and the reader of what is written by them.
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 
-/// The schema of a seed.
+/// How many digits are read of each part of a number, and of its exponent: no more than `f64` holds, and more than keywords tell apart.
+const DIGITS: usize = 200;
+const EXPONENT: usize = 2;
+
+/// The value of a text. JSON sets no limit to numbers, but `f64` does, so that further digits of a long one are left out.
+pub(super) fn read(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(&with_short_numbers(text))
+}
+
+fn with_short_numbers(text: &str) -> String {
+    let (mut is_string, mut is_escaped, mut left) = (false, false, DIGITS);
+    let is_kept = |character: &char| {
+        is_string ^= *character == '"' && !is_escaped;
+        is_escaped = *character == '\\' && !is_escaped;
+        let is_digit = character.is_ascii_digit() && !is_string;
+        let is_kept = !is_digit || left > 0;
+        left = match character {
+            'e' | 'E' => EXPONENT,
+            '+' | '-' => left,
+            _ if is_digit => left.saturating_sub(1),
+            _ => DIGITS,
+        };
+        is_kept
+    };
+    text.chars().filter(is_kept).collect()
+}
+
+/// The schema of a seed, one in four of draft 7.
 pub(super) fn schema(seed: u64) -> Value {
-    let mut generator = Generator(ChaCha8Rng::seed_from_u64(seed));
+    let mut generator = Generator { random: ChaCha8Rng::seed_from_u64(seed), is_draft_7: seed % 4 == 3 };
     let mut schema = generator.any(3);
     let leaf = generator.scalar();
     if let Value::Object(schema) = &mut schema {
+        if generator.is_draft_7 {
+            schema.insert("$schema".into(), json!("http://json-schema.org/draft-07/schema#"));
+        }
         schema.insert(
             "$defs".into(),
             json!({"leaf": leaf, "list": {
@@ -21,12 +51,15 @@ pub(super) fn schema(seed: u64) -> Value {
     schema
 }
 
-struct Generator(ChaCha8Rng);
+struct Generator {
+    random: ChaCha8Rng,
+    is_draft_7: bool,
+}
 
 impl Generator {
     /// A number below another one.
     fn below(&mut self, limit: i64) -> i64 {
-        (self.0.next_u64() >> 1) as i64 % limit
+        (self.random.next_u64() >> 1) as i64 % limit
     }
 
     fn chance(&mut self) -> bool {
@@ -34,7 +67,7 @@ impl Generator {
     }
 
     fn any(&mut self, depth: i64) -> Value {
-        match self.below(if depth > 0 { 9 } else { 4 }) {
+        match self.below(if depth > 0 { 10 } else { 4 }) {
             0..=3 => self.scalar(),
             4 | 5 => self.object(depth),
             6 => self.array(depth),
@@ -42,8 +75,27 @@ impl Generator {
                 let options: Vec<Value> = (0..1 + self.below(3)).map(|_| self.any(depth - 1)).collect();
                 json!({"anyOf": options})
             }
+            8 => self.one_of(depth),
             _ => self.other(),
         }
+    }
+
+    /// Options that exclude each other by their types or by a constant.
+    fn one_of(&mut self, depth: i64) -> Value {
+        let options = match self.chance() {
+            true => vec![self.string(), self.number("number"), self.array(depth - 1), json!({"type": "boolean"})],
+            false => ["a", "b", "c"].map(|tag| self.tagged(tag, depth)).to_vec(),
+        };
+        let count = 1 + self.below(options.len() as i64) as usize;
+        json!({"oneOf": options[..count]})
+    }
+
+    fn tagged(&mut self, tag: &str, depth: i64) -> Value {
+        let value = self.any(depth - 1);
+        json!({
+            "type": "object", "properties": {"kind": {"const": tag}, "value": value},
+            "required": ["kind"], "additionalProperties": false,
+        })
     }
 
     fn other(&mut self) -> Value {
@@ -106,7 +158,7 @@ impl Generator {
 
     fn string(&mut self) -> Value {
         let least = self.below(6);
-        match self.below(6) {
+        match self.below(8) {
             0 => json!({"type": "string"}),
             1 => json!({"type": "string", "minLength": least}),
             2 => json!({"type": "string", "maxLength": least}),
@@ -116,35 +168,106 @@ impl Generator {
                     ["^[a-z]{2,4}[0-9]*$", "^(foo|ba[rz])+$", "[A-Z]", "^\\d{3}-\\d{4}$", "^\u{e9}+$", "^[^\"]{3}$"];
                 json!({"type": "string", "pattern": patterns[self.below(patterns.len() as i64) as usize]})
             }
-            _ => {
-                let formats = ["date", "time", "date-time", "email", "ipv4", "ipv6", "uuid", "hostname"];
-                // A validator limits the parts of addresses.
-                json!({"type": "string", "format": formats[self.below(formats.len() as i64) as usize], "maxLength": 50})
-            }
+            _ => self.formatted(),
         }
     }
 
+    /// A validator limits the parts of addresses, and where hyphens may stand in them, and knows leap years and leap seconds. The shape does not.
+    fn formatted(&mut self) -> Value {
+        let formats = [
+            ("date", "^[0-9-]{8}[01]"),
+            ("time", "^[0-9:]{6}[0-5]"),
+            ("date-time", "^[0-9-]{8}[01][0-9][Tt][0-9:]{6}[0-5]"),
+            ("duration", ""),
+            ("email", "@[^-]+$"),
+            ("hostname", "^[^-]+$"),
+            ("ipv4", ""),
+            ("ipv6", ""),
+            ("uri", ""),
+            ("uuid", ""),
+        ];
+        let (format, pattern) = formats[self.below(formats.len() as i64) as usize];
+        let mut schema = json!({"type": "string", "format": format, "maxLength": 50});
+        if !pattern.is_empty() {
+            schema["pattern"] = json!(pattern);
+        }
+        schema
+    }
+
     fn object(&mut self, depth: i64) -> Value {
+        match self.below(4) {
+            0 => self.patterned(depth),
+            1 => self.counted(depth),
+            _ => self.named(depth),
+        }
+    }
+
+    /// Names by patterns that have none in common.
+    fn patterned(&mut self, depth: i64) -> Value {
+        let (letters, digits, additional) = (self.any(depth - 1), self.scalar(), self.additional());
+        let mut schema = json!({
+            "type": "object", "patternProperties": {"^n_[a-z]$": letters, "^[0-9]{2}$": digits}, "additionalProperties": additional,
+        });
+        if self.chance() {
+            schema["properties"] = json!({"id": self.scalar()});
+            schema["required"] = json!(["id"]);
+            schema["minProperties"] = json!(1 + self.below(2));
+        }
+        if self.chance() {
+            schema["maxProperties"] = json!(2 + self.below(3));
+        }
+        schema
+    }
+
+    /// A number of properties of which all are required, or at least one or at most one of those that are not.
+    fn counted(&mut self, depth: i64) -> Value {
+        let names = ["a", "b b", "length"];
+        let properties: Map<String, Value> = names.iter().map(|name| (name.to_string(), self.any(depth - 1))).collect();
+        let mut schema = json!({"type": "object", "properties": properties, "additionalProperties": false});
+        match self.below(3) {
+            0 => {
+                let least = self.below(5);
+                schema["required"] = json!(names);
+                schema["additionalProperties"] = self.scalar();
+                schema["minProperties"] = json!(least);
+                schema["maxProperties"] = json!(least.max(3) + self.below(2));
+            }
+            1 => schema["minProperties"] = json!(1),
+            _ => schema["maxProperties"] = json!(1),
+        }
+        schema
+    }
+
+    fn named(&mut self, depth: i64) -> Value {
         let names = ["a", "b b", "\u{e9}\"c", "d\\", "length"];
         let count = self.below(5) as usize;
         let properties: Map<String, Value> =
             names[..count].iter().map(|name| (name.to_string(), self.any(depth - 1))).collect();
         let required: Vec<&str> = names[..count].iter().copied().filter(|_| self.chance()).collect();
-        let additional = match self.below(4) {
+        let additional = self.additional();
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": additional})
+    }
+
+    fn additional(&mut self) -> Value {
+        match self.below(4) {
             0 => json!(true),
             1 => self.scalar(),
             _ => json!(false),
-        };
-        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": additional})
+        }
     }
 
     fn array(&mut self, depth: i64) -> Value {
         let mut schema = Map::from_iter([("type".to_string(), json!("array"))]);
+        let has_first = self.chance();
+        let (first, others) = match (self.is_draft_7, has_first) {
+            (true, true) => ("items", "additionalItems"),
+            _ => ("prefixItems", "items"),
+        };
         if self.chance() {
-            schema.insert("items".into(), self.any(depth - 1));
+            schema.insert(others.into(), self.any(depth - 1));
         }
-        if self.below(3) == 0 {
-            schema.insert("prefixItems".into(), json!([self.scalar(), self.any(depth - 1)]));
+        if has_first {
+            schema.insert(first.into(), json!([self.scalar(), self.any(depth - 1)]));
         }
         let least = self.below(4);
         if self.chance() {

@@ -1,7 +1,7 @@
 //! Tokens that are banned, or forced at a position.
 //!
 //! Source: `NoBadWordsLogitsProcessor`, `SuppressTokensAtBeginLogitsProcessor`, `MinNewTokensLengthLogitsProcessor`,
-//! `ForcedBOSTokenLogitsProcessor` and `ForcedEOSTokenLogitsProcessor` of transformers, whose rules these are.
+//! `ForcedBOSTokenLogitsProcessor`, `ForcedEOSTokenLogitsProcessor` and `PrefixConstrainedLogitsProcessor` of transformers, whose rules these are.
 
 use super::{HIDDEN, History, LogitsProcessor, hide_ids};
 
@@ -76,6 +76,35 @@ impl LogitsProcessor for ForcedTokens {
     }
 }
 
+/// Begins the text with these ids: hides all other tokens at their positions. Unlike [`ForcedTokens`] it keeps the logit of the token that is forced,
+/// so that a beam search counts its probability. A token that is hidden gets the logit 0 and is written all the same.
+///
+/// ```
+/// use firelight_generation::processors::{ForcedPrefix, HIDDEN, History, LogitsProcessor};
+///
+/// let mut logits = [0.5, 0.25, 0.125];
+/// ForcedPrefix(vec![2, 1]).process(&History::new(&[0, 2], 1), &mut logits);
+/// assert_eq!(logits, [HIDDEN, 0.25, HIDDEN]);
+/// ```
+#[doc(alias = "prefix_allowed_tokens_fn")]
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForcedPrefix(pub Vec<u32>);
+
+impl LogitsProcessor for ForcedPrefix {
+    fn process(&mut self, history: &History<'_>, logits: &mut [f64]) {
+        let Some(&id) = self.0.get(history.new_ids().len()) else { return };
+        let given = logits.get(id as usize).copied();
+        logits.fill(HIDDEN);
+        if let Some(given) = given {
+            logits[id as usize] = if given == HIDDEN { 0.0 } else { given };
+        }
+    }
+
+    fn boxed(&self) -> Box<dyn LogitsProcessor> {
+        Box::new(self.clone())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::tests::hidden;
@@ -100,6 +129,19 @@ mod tests {
         assert_eq!(at(&[1, 1, 1], 3), [0, 3]);
         assert_eq!(at(&[1, 1, 1], 2), [0, 3]);
         assert_eq!(at(&[1, 1, 1], 1), [0; 0]);
+    }
+
+    #[test]
+    fn a_prefix_is_forced_token_by_token_and_keeps_its_logits() {
+        let of = |ids: &[u32], mut logits: [f64; 3]| {
+            ForcedPrefix(vec![1, 7, 2]).process(&History::new(ids, 1), &mut logits);
+            logits
+        };
+        let logits = [3.0, -2.0, HIDDEN];
+        assert_eq!(of(&[0], logits), [HIDDEN, -2.0, HIDDEN]);
+        assert_eq!(of(&[0, 1], logits), [HIDDEN; 3], "no such token");
+        assert_eq!(of(&[0, 1, 7], logits), [HIDDEN, HIDDEN, 0.0], "a ban gives way");
+        assert_eq!(of(&[0, 1, 7, 2], logits), logits);
     }
 
     #[test]

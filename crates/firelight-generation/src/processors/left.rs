@@ -184,7 +184,10 @@ mod tests {
             8 => Box::new(FrequencyPenalty { frequency: number, presence: 0.5 }),
             9 => Box::new(NoRepeatNgram(1 + (3.0 * number) as usize)),
             10 => Box::new(Dry { multiplier: number, allowed: 1, ..Dry::default() }),
-            11 => Box::new(BannedSequences(vec![vec![(100.0 * number) as u32]])),
+            11 => Box::new(TopH(number)),
+            12 => Box::new(EpsilonCutoff(number / 4.0)),
+            13 => Box::new(EtaCutoff(number)),
+            14 => Box::new(BannedSequences(vec![vec![(100.0 * number) as u32]])),
             _ => Box::new(Mirostat::new(MirostatOptions { tau: 5.0 * number, eta: 0.1 })),
         }
     }
@@ -197,7 +200,7 @@ mod tests {
         #[test]
         fn a_list_changes_no_bit(
             row in vec(prop_oneof![4 => -8.0f64..8.0, 1 => Just(HIDDEN), 1 => Just(0.5)], 1..160),
-            kinds in vec((0usize..13, 0.01f64..1.0), 0..9), ids in vec(0u32..160, 0..20), step in 0usize..9,
+            kinds in vec((0usize..16, 0.01f64..1.0), 0..9), ids in vec(0u32..160, 0..20), step in 0usize..9,
         ) {
             let mut list = Processors::default();
             list.extend(kinds.into_iter().map(|(kind, number)| processor(kind, number)));

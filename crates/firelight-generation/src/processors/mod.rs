@@ -7,6 +7,8 @@ mod banned_text;
 mod bans;
 mod contrastive;
 mod dry;
+mod epsilon_cutoff;
+mod eta_cutoff;
 mod history;
 mod left;
 mod min_p;
@@ -14,6 +16,7 @@ mod mirostat;
 mod no_repeat_ngram;
 mod repetition;
 mod temperature;
+mod top_h;
 mod top_k;
 mod top_n_sigma;
 mod top_p;
@@ -23,15 +26,18 @@ mod xtc;
 use std::fmt::Debug;
 
 pub use banned_text::BannedText;
-pub use bans::{BannedSequences, ForcedTokens, SuppressUntil};
+pub use bans::{BannedSequences, ForcedPrefix, ForcedTokens, SuppressUntil};
 pub use contrastive::ContrastiveDecoding;
 pub use dry::Dry;
+pub use epsilon_cutoff::EpsilonCutoff;
+pub use eta_cutoff::EtaCutoff;
 pub use history::History;
 pub use min_p::MinP;
 pub use mirostat::{Mirostat, MirostatOptions};
 pub use no_repeat_ngram::NoRepeatNgram;
 pub use repetition::{FrequencyPenalty, RepetitionPenalty};
 pub use temperature::Temperature;
+pub use top_h::TopH;
 pub use top_k::TopK;
 pub use top_n_sigma::TopNSigma;
 pub use top_p::TopP;
@@ -40,8 +46,8 @@ pub use xtc::Xtc;
 
 pub(crate) use self::left::Left;
 use crate::GenerationError;
-use crate::distribution::is_distribution;
 pub use crate::distribution::softmax;
+use crate::distribution::{is_distribution, largest};
 
 /// The logit of a token that can no longer be chosen.
 pub const HIDDEN: f64 = f64::NEG_INFINITY;
@@ -353,6 +359,13 @@ fn hide_below(logits: &mut [f64], least: f64) {
     logits.iter_mut().filter(|logit| **logit < least).for_each(|logit| *logit = HIDDEN);
 }
 
+/// Hides the tokens less probable than `least`, except the most probable ones.
+fn hide_rare(logits: &mut [f64], probabilities: &[f64], least: f64) {
+    let best = largest(logits);
+    let rare = |(logit, probability): &(&mut f64, &f64)| **probability < least && **logit < best;
+    logits.iter_mut().zip(probabilities).filter(rare).for_each(|(logit, _)| *logit = HIDDEN);
+}
+
 /// Hides the tokens with these ids; ids that the model does not have are ignored.
 fn hide_ids(logits: &mut [f64], ids: impl IntoIterator<Item = u32>) {
     for id in ids {
@@ -460,14 +473,18 @@ pub(crate) mod tests {
         fn a_chain_keeps_the_order_and_the_best_token(
             mut logits in proptest::collection::vec(-20.0f64..20.0, 1..40),
             temperature in 0.1f64..3.0, k in 1usize..50, p in 0.01f64..=1.0, least in 0.0f64..=1.0, n in 0.1f64..4.0,
+            cutoff in 0.01f64..0.99,
         ) {
             let before = logits.clone();
             let best = (0..before.len()).min_by(by_rank(&before)).unwrap();
             let mut chain = Processors::default();
             chain.push(Temperature(temperature));
+            chain.push(TopH(p));
             chain.push(TopK(k));
             chain.push(TopP(p));
             chain.push(MinP(least));
+            chain.push(EpsilonCutoff(cutoff / 10.0));
+            chain.push(EtaCutoff(cutoff));
             chain.push(TopNSigma(n));
             chain.process(&History::default(), &mut logits);
             prop_assert!(logits[best].is_finite());
@@ -487,7 +504,10 @@ pub(crate) mod tests {
             chain.push(RepetitionPenalty(1.3));
             chain.push(FrequencyPenalty { frequency: 0.5, presence: 0.1 });
             chain.push(Dry { allowed: 1, ..Dry::default() });
+            chain.push(TopH(p));
             chain.push(Typical(p));
+            chain.push(EpsilonCutoff(p / 2.0));
+            chain.push(EtaCutoff(p / 2.0));
             chain.push(Xtc { probability: 1.0, threshold: 0.01 });
             chain.push(Mirostat::new(MirostatOptions::default()));
             chain.process(&History::new(&ids, ids.len() / 2), &mut logits);

@@ -2,7 +2,7 @@
 //! Locally typical sampling, §4, eq. 9 (<https://arxiv.org/abs/2202.00666>).
 
 use super::{HIDDEN, History, LogitsProcessor, hide};
-use crate::distribution::softmax;
+use crate::distribution::{entropy, ln, softmax};
 
 /// Keeps the tokens whose information `-ln p` is nearest to the entropy, as many as hold this share of the probability, above 0 and
 /// at most 1; among equally near ones all stay. At least one token stays.
@@ -17,7 +17,7 @@ impl LogitsProcessor for Typical {
         }
         let probabilities = softmax(logits);
         let ids: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > HIDDEN).collect();
-        let entropy: f64 = ids.iter().map(|&id| -probabilities[id] * ln(probabilities[id])).sum();
+        let entropy = entropy(&probabilities);
         let distance = |id: usize| (-ln(probabilities[id]) - entropy).abs();
         let mut nearest: Vec<(usize, f64)> = ids.into_iter().map(|id| (id, distance(id))).collect();
         nearest.sort_by(|(_, a), (_, b)| a.total_cmp(b));
@@ -38,11 +38,6 @@ impl LogitsProcessor for Typical {
     fn boxed(&self) -> Box<dyn LogitsProcessor> {
         Box::new(*self)
     }
-}
-
-/// The logarithm of a probability, finite even for 0.
-fn ln(probability: f64) -> f64 {
-    probability.max(f64::MIN_POSITIVE).ln()
 }
 
 #[cfg(test)]

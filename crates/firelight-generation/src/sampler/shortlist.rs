@@ -24,12 +24,12 @@ pub(crate) struct Few {
 }
 
 impl Few {
-    /// None if options may look at any token: those with penalties, log-probabilities, no top-k, or one of `processors` that sees ids or takes
-    /// precedence, for which the logits of all tokens are remembered.
+    /// None if options may look at any token: those with penalties, log-probabilities, no top-k, top-H, which comes before top-k, or one of
+    /// `processors` that sees ids or takes precedence, for which the logits of all tokens are remembered.
     pub(crate) fn of(options: &GenerationOptions, processors: &Processors) -> Option<Self> {
         let (count, temperature) = match &options.sampling {
             Sampling::Greedy => (1, 1.0),
-            Sampling::Random(random) => (random.top_k?, random.temperature),
+            Sampling::Random(random) => (random.top_k.filter(|_| random.top_h.is_none())?, random.temperature),
         };
         let looks_at_all = options.processing != Processing::default() || options.logprobs.is_some();
         let looks_at_all = looks_at_all || !processors.ignore_ids() || processors.takes_precedence();

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use burn::tensor::Device;
+use firelight_generation::processors::ForcedPrefix;
 use firelight_generation::{
     Autoregressive, BeamOptions, ContrastiveOptions, EarlyStopping, GenerationDefaults, GenerationOptions, History,
     Processing, WithVocabulary, beam_search, contrastive_search, generate,
@@ -18,6 +19,7 @@ use serde_json::{Map, Value, json};
 #[derive(Deserialize)]
 struct Golden {
     processed: Option<Processed>,
+    wide: Option<Processed>,
     end: u32,
     models: Vec<Model>,
     #[serde(default)]
@@ -60,7 +62,7 @@ fn golden(name: &str) -> Golden {
 
 /// Options of ours with one field set by its name.
 fn options(name: &str, value: &Value) -> GenerationOptions {
-    let samplers = ["temperature", "top_k", "top_p", "min_p", "typical_p"];
+    let samplers = ["temperature", "top_h", "top_k", "top_p", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff"];
     let keys = match samplers.contains(&name) {
         true => {
             let mut random = json!({"kind": "random", "temperature": 1.0});
@@ -74,8 +76,16 @@ fn options(name: &str, value: &Value) -> GenerationOptions {
 
 #[test]
 fn processors_leave_what_those_of_transformers_leave() {
-    let Processed { logits, history, prompt, cases } = golden("decoding.json").processed.unwrap();
-    assert_eq!(cases.len(), 15);
+    let golden = golden("decoding.json");
+    for (processed, count) in [(golden.processed, 21), (golden.wide, 2)] {
+        let processed = processed.unwrap();
+        assert_eq!(processed.cases.len(), count);
+        check_processed(processed);
+    }
+}
+
+/// Each case of one row of logits.
+fn check_processed(Processed { logits, history, prompt, cases }: Processed) {
     for Processor { name, value, logits: expected } in cases {
         let mut found: Vec<f64> = logits.iter().map(|logit| logit.unwrap()).collect();
         // The place of a first token is here by what is new, there by a length.
@@ -102,6 +112,8 @@ fn processing(options: &Map<String, Value>) -> Processing {
     serde_json::from_value::<GenerationDefaults>(Value::Object(options.clone()))
         .unwrap()
         .add_to(&mut processing, usize::MAX);
+    let prefix = options.get("forced_prefix").map(|ids| serde_json::from_value(ids.clone()).unwrap());
+    prefix.map(ForcedPrefix).into_iter().for_each(|prefix| processing.custom.push(prefix));
     processing
 }
 
@@ -185,14 +197,14 @@ fn check(Model { folder, inputs, length, cases }: &Model, end: u32) {
 #[test]
 fn tiny_models_write_what_they_write_in_transformers() {
     let golden = golden("decoding.json");
-    assert_eq!(golden.models.iter().map(|model| model.cases.len()).collect::<Vec<_>>(), [17; 3]);
+    assert_eq!(golden.models.iter().map(|model| model.cases.len()).collect::<Vec<_>>(), [19; 3]);
     golden.models.iter().for_each(|model| check(model, golden.end));
 }
 
 #[test]
 fn every_family_writes_with_beams_bans_and_forced_tokens_what_it_writes_in_transformers() {
     let golden = golden("decoding.json");
-    assert_eq!(golden.families.len(), 48);
+    assert_eq!(golden.families.len(), 50);
     for model in &golden.families {
         assert!(model.cases.len() >= 3 && model.length == 8, "{}", model.folder);
         check(model, golden.end);

@@ -13,7 +13,7 @@ use crate::sequence::Sequence;
 const VOCABULARY: usize = 12;
 
 /// A choice of every kind that shortlists decide.
-fn options() -> [GenerationOptions; 7] {
+fn options() -> [GenerationOptions; 8] {
     let drawn = |top_k: usize, temperature| GenerationOptions::new(9).with_temperature(temperature).with_top_k(top_k);
     [
         drawn(1, 1.0),
@@ -22,6 +22,7 @@ fn options() -> [GenerationOptions; 7] {
         drawn(5, 0.3).with_random(|random| random.min_p = Some(0.2)),
         drawn(6, 2.0).with_random(|random| (random.typical_p, random.top_n_sigma) = (Some(0.7), Some(1.5))),
         drawn(8, 1.0).with_random(|random| random.xtc = Some(Xtc { probability: 0.5, threshold: 0.1 })),
+        drawn(6, 1.5).with_random(|random| (random.epsilon_cutoff, random.eta_cutoff) = (Some(0.05), Some(0.2))),
         GenerationOptions::new(9).greedy(),
     ]
 }
@@ -58,12 +59,12 @@ fn check(values: &[f32], step: usize) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn the_best_of_the_device_give_the_tokens_of_the_host(values in vec(-6.0f32..6.0, 7 * VOCABULARY), step in 0usize..99) {
+    fn the_best_of_the_device_give_the_tokens_of_the_host(values in vec(-6.0f32..6.0, 8 * VOCABULARY), step in 0usize..99) {
         check(&values, step)?;
     }
 
     #[test]
-    fn so_they_do_where_logits_are_equal(values in vec(coarse(), 7 * VOCABULARY), step in 0usize..99) {
+    fn so_they_do_where_logits_are_equal(values in vec(coarse(), 8 * VOCABULARY), step in 0usize..99) {
         check(&values, step)?;
     }
 }
@@ -71,7 +72,7 @@ proptest! {
 #[test]
 fn rows_that_are_no_distribution_are_the_errors_of_the_host() {
     for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        let mut values = vec![0.5; 7 * VOCABULARY];
+        let mut values = vec![0.5; 8 * VOCABULARY];
         match bad == f32::NEG_INFINITY {
             true => values[2 * VOCABULARY..3 * VOCABULARY].fill(bad),
             false => values[2 * VOCABULARY + 5] = bad,
@@ -112,6 +113,7 @@ fn options_that_may_look_at_any_token_have_no_shortlist() {
         GenerationOptions::new(9),
         top_k.clone().with_logprobs(0),
         top_k.clone().with_processing(penalty),
+        top_k.clone().with_random(|random| random.top_h = Some(0.5)),
         top_k.with_random(|random| random.mirostat = Some(MirostatOptions::default())),
     ];
     assert!(whole.iter().all(|options| few(options).is_none()));

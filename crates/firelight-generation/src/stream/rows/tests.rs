@@ -101,12 +101,15 @@ fn a_stream_that_has_begun_joins_no_other() {
 
 /// Greedy choice, and every setting of a random choice.
 fn samplers() -> Vec<Sampling> {
-    let changes: [fn(&mut RandomSampling); 9] = [
+    let changes: [fn(&mut RandomSampling); 12] = [
         |_| {},
         |random| random.top_k = Some(2),
         |random| random.top_p = Some(0.7),
         |random| random.min_p = Some(0.5),
         |random| random.typical_p = Some(0.6),
+        |random| random.top_h = Some(0.6),
+        |random| random.epsilon_cutoff = Some(0.2),
+        |random| random.eta_cutoff = Some(0.6),
         |random| random.top_n_sigma = Some(1.0),
         |random| random.xtc = Some(Xtc { probability: 0.5, threshold: 0.2 }),
         |random| random.mirostat = Some(MirostatOptions { tau: 1.2, eta: 0.4 }),
@@ -169,7 +172,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
     #[test]
     fn no_text_depends_on_its_batch_whatever_the_sampler(
-        (requests, first, pause) in (any_requests(), 0usize..10, 0usize..9)
+        (requests, first, pause) in (any_requests(), 0usize..13, 0usize..9)
     ) {
         let expected: Vec<Written> = requests.iter().map(alone).collect();
         let (prompts, options): (Vec<_>, Vec<_>) = requests.iter().cloned().unzip();
