@@ -68,7 +68,7 @@ mod mock;
 pub use autoregressive::{Autoregressive, DecodeState, JoinState, WithVocabulary, extend_by_steps, row_indices};
 pub use beam::{BeamOptions, EarlyStopping, Hypothesis, MAX_BEAMS, beam_search};
 pub use constraint::{Constraint, ConstraintCompiler};
-pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search};
+pub use contrastive_search::{ContrastiveOptions, HiddenStates, contrastive_search, contrastive_search_rows};
 pub use defaults::{GenerationDefaults, TokenIds};
 pub use draft::{DraftModel, Drafter, ModelDrafter, PromptLookup};
 pub use error::GenerationError;

@@ -1,7 +1,7 @@
 //! `firelight generate`: continues a prompt, on the terminal while it is written or as a line of JSON for each sample.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
@@ -172,25 +172,35 @@ impl Generate {
         Ok(options)
     }
 
-    /// The full options of each prompt.
-    fn options_of_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<Vec<GenerationOptions>> {
-        let same = self.full_options(generator, "")?;
+    /// The options of each prompt, where `options` are those of a text behind a prompt.
+    fn of_each<O: Clone>(&self, prompts: &[String], options: impl Fn(&str) -> Result<O>) -> Result<Vec<O>> {
+        let same = options("")?;
         if !self.restrictions.depend_on_prompts() {
             return Ok(vec![same; prompts.len()]);
         }
         let of_line = |(line, prompt): (usize, &String)| {
-            self.full_options(generator, prompt).map_err(|error| Mistake(format!("line {line}: {error}")).into())
+            options(prompt).map_err(|error| Mistake(format!("line {line}: {error}")).into())
         };
         (1..).zip(prompts).map(of_line).collect()
     }
 
     /// The options of a contrastive search, where one is asked for.
     fn contrastive(&self, generator: &TextGenerator, prompt: &str) -> Result<Option<ContrastiveOptions>> {
-        let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
+        let options = self.contrast.options(self.max_new_tokens, &self.sampling);
+        options.map(|options| self.contrasting(options, generator, prompt)).transpose()
+    }
+
+    /// The options of a contrastive search with what the model's makers say, and the restrictions of a text behind `before`.
+    fn contrasting(
+        &self,
+        mut options: ContrastiveOptions,
+        generator: &TextGenerator,
+        before: &str,
+    ) -> Result<ContrastiveOptions> {
         let (penalties, none) = (self.sampling.penalties(), GenerationDefaults::default());
         options.processing = penalties.with_defaults(generator.defaults().unwrap_or(&none)).processing();
-        self.restrict(&mut options.processing, generator, prompt)?;
-        Ok(Some(options))
+        self.restrict(&mut options.processing, generator, before)?;
+        Ok(options)
     }
 
     /// Adds what a text behind `before` may not hold, begins with and has to satisfy.
@@ -253,11 +263,34 @@ impl Generate {
 
     /// Continues each prompt; what fails is told, and the others are written.
     fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
-        let (options, mut failed) = (self.options_of_each(generator, prompts)?, 0);
-        let parts = prompts.chunks(TOLD).zip(options.chunks(TOLD));
-        for (index, (prompts, options)) in (0..).step_by(TOLD).zip(parts) {
-            let found = generator.generate_each_with(prompts, options);
-            for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
+        match self.contrast.options(self.max_new_tokens, &self.sampling) {
+            Some(options) => {
+                let options = self.of_each(prompts, |before| self.contrasting(options.clone(), generator, before))?;
+                self.tell_each(generator, prompts, |part| {
+                    generator.contrast_each_with(&prompts[part.clone()], &options[part])
+                })
+            }
+            None => {
+                let options = self.of_each(prompts, |before| self.full_options(generator, before))?;
+                self.tell_each(generator, prompts, |part| {
+                    generator.generate_each_with(&prompts[part.clone()], &options[part])
+                })
+            }
+        }
+    }
+
+    /// Tells what is `written` of some prompts after the other.
+    fn tell_each(
+        &self,
+        generator: &TextGenerator,
+        prompts: &[String],
+        written: impl Fn(Range<usize>) -> Vec<Result<GeneratedText, TaskError>>,
+    ) -> Result<()> {
+        let mut failed = 0;
+        for first in (0..prompts.len()).step_by(TOLD) {
+            let part = first..prompts.len().min(first + TOLD);
+            for (index, found) in part.clone().zip(written(part)) {
+                let (prompt, line) = (&prompts[index], index as u32 + 1);
                 match found {
                     Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
                     Err(error) => {

@@ -146,6 +146,20 @@ fn several_prompts_are_continued_as_they_are_alone() {
 }
 
 #[test]
+fn several_prompts_are_contrasted_as_they_are_alone() {
+    let scratch = Model::scratch();
+    let file = scratch.path().join("prompts.txt");
+    fs::write(&file, "The fox\nThe\nT\n").unwrap();
+    let run = text(&model().dir);
+    let ask = |more: &[&str]| {
+        let common = ["generate", &run, "--max-new-tokens", "4", "--contrastive", "0.6"];
+        firelight(common.iter().chain(more).map(|arg| arg.to_string()).collect::<Vec<_>>()).succeeds().stdout
+    };
+    let alone = ["The fox", "The", "T"].map(|prompt| ask(&["--prompt", prompt]));
+    assert_eq!(ask(&["--batch-file", &text(&file)]), alone.concat());
+}
+
+#[test]
 fn log_probabilities_are_those_of_score() {
     let found = lines(&["--max-new-tokens", "1", "--temperature", "1", "--logprobs", "2"]).remove(0);
     let token = &found["logprobs"][0];

@@ -53,8 +53,9 @@ fn prompts_with_options_of_their_own_are_continued_as_they_are_alone() {
 #[test]
 fn groups_hold_what_fits_into_the_context() {
     let always = |_, _| true;
-    assert_eq!(groups(&[3, 1, 4, 9, 2, 2], 5, 12, always), [0..3, 3..4, 4..6]);
-    assert_eq!(groups(&[1; 40], 5, 12, always), [0..16, 16..32, 32..40]);
-    assert_eq!(groups(&[1, 1], 50, 12, always), [0..1, 1..2]);
-    assert_eq!(groups(&[1, 2, 7, 8], 1, 12, |past, len| (past < 6) == (len < 6)), [0..2, 2..4]);
+    assert_eq!(groups(&[3, 1, 4, 9, 2, 2], 16, (5, 12), always), [0..3, 3..4, 4..6]);
+    assert_eq!(groups(&[1; 40], 16, (5, 12), always), [0..16, 16..32, 32..40]);
+    assert_eq!(groups(&[1; 5], 2, (5, 12), always), [0..2, 2..4, 4..5]);
+    assert_eq!(groups(&[1, 1], 16, (50, 12), always), [0..1, 1..2]);
+    assert_eq!(groups(&[1, 2, 7, 8], 16, (1, 12), |past, len| (past < 6) == (len < 6)), [0..2, 2..4]);
 }
