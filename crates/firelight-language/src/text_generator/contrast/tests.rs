@@ -90,6 +90,21 @@ fn every_way_of_continuing_has_the_amateur() {
 }
 
 #[test]
+fn an_amateur_reads_each_prompt_of_a_batch_by_itself() {
+    let generator = generator().with_amateur(other(), amateur(5.0, 0.0)).unwrap();
+    let prompts = ["abc", "d", "hgf", "fe"];
+    let alike = |together: Vec<Result<GeneratedText, TaskError>>, alone: &dyn Fn(&str) -> GeneratedText| {
+        let together: Vec<GeneratedText> = together.into_iter().map(Result::unwrap).collect();
+        assert_eq!(together, prompts.map(alone));
+    };
+    let drawn = GenerationOptions::new(5).with_temperature(1.5).with_seed(3);
+    alike(generator.generate_each(&prompts, &drawn), &|prompt| generator.generate(prompt, &drawn).unwrap());
+    let search = ContrastiveOptions::new(5);
+    let each = vec![search.clone(); prompts.len()];
+    alike(generator.contrast_each_with(&prompts, &each), &|prompt| generator.contrast(prompt, &search).unwrap());
+}
+
+#[test]
 fn an_amateur_of_another_vocabulary_and_numbers_out_of_range_are_refused() {
     let foreign = Tokenizer::train(&TokenizerConfig::Char, "abcdefgz ").unwrap();
     let foreign = TextGenerator::new(generator().model, foreign);

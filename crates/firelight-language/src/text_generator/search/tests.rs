@@ -41,6 +41,22 @@ fn the_best_of_several_texts_has_the_most_probable_tokens() {
 }
 
 #[test]
+fn the_best_of_a_batch_is_the_best_of_texts_drawn_in_other_batches() {
+    let (generator, options) =
+        (generator(), GenerationOptions::new(6).with_temperature(2.0).with_seed(1).with_logprobs(0));
+    let drawn = |sample: usize| generator.generate_samples("abc", sample + 1, &options).unwrap().remove(sample);
+    let all: Vec<GeneratedText> = (0..18).map(drawn).collect();
+    let mut best = &all[0];
+    for (sample, text) in all.iter().enumerate() {
+        if text.mean_log_probability() > best.mean_log_probability() {
+            best = text;
+        }
+        assert_eq!(&generator.generate_best("abc", sample + 1, &options).unwrap().ids, &best.ids, "{sample}");
+    }
+    assert_ne!(best.ids, all[0].ids, "the first of these draws is not the best");
+}
+
+#[test]
 fn one_beam_is_greedy_and_more_find_no_less_probable_texts() {
     let generator = generator();
     let greedy = generator.generate("abc", &GenerationOptions::new(6).greedy()).unwrap();
