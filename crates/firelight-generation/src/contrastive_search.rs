@@ -6,6 +6,7 @@ use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
 use self::search::Contrast;
+use crate::options::stop_problems;
 use crate::processors::LogitsProcessor;
 use crate::{Autoregressive, Generated, GenerationError, Processing, WithVocabulary, range, row_indices};
 
@@ -50,8 +51,14 @@ pub struct ContrastiveOptions {
     pub penalty_alpha: f64,
     /// Ids that end the text. Default none.
     pub stop_tokens: Vec<u32>,
+    /// Strings that end a text, even if they begin within a token. They are not part of the text. Functions that return ids alone do not
+    /// look for them, unless their processors have a [`StopStrings`](crate::StopStrings). Default none.
+    pub stop_strings: Vec<String>,
     /// Penalties, bans and forced tokens. Default none.
     pub processing: Processing,
+    /// Scores each token by the model's own probabilities, and lists this many of the most probable tokens at its place:
+    /// [`Generated::scores`]. Default none: tokens are not scored.
+    pub logprobs: Option<usize>,
 }
 
 impl Default for ContrastiveOptions {
@@ -63,8 +70,15 @@ impl Default for ContrastiveOptions {
 impl ContrastiveOptions {
     /// Adds at most `max_new_tokens` tokens, everything else at its default.
     pub fn new(max_new_tokens: usize) -> Self {
-        let (stop_tokens, processing) = (Vec::new(), Processing::default());
-        Self { max_new_tokens, top_k: 4, penalty_alpha: 0.6, stop_tokens, processing }
+        Self {
+            max_new_tokens,
+            top_k: 4,
+            penalty_alpha: 0.6,
+            stop_tokens: Vec::new(),
+            stop_strings: Vec::new(),
+            processing: Processing::default(),
+            logprobs: None,
+        }
     }
 
     /// Sets how many tokens are compared, and the weight of their likeness.
@@ -91,6 +105,18 @@ impl ContrastiveOptions {
         self
     }
 
+    /// Sets the strings that end a text.
+    pub fn with_stop_strings(mut self, stop_strings: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.stop_strings = stop_strings.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Scores each token, and lists the `top` most probable tokens at its place.
+    pub fn with_logprobs(mut self, top: usize) -> Self {
+        self.logprobs = Some(top);
+        self
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -101,6 +127,7 @@ impl ContrastiveOptions {
             problems.push("top_k is 0, expected 1 or more".to_string());
         }
         problems.extend(range::share("penalty_alpha", self.penalty_alpha));
+        problems.extend(stop_problems(&self.stop_strings, &self.processing));
         self.processing.validate(self.max_new_tokens, problems)
     }
 }

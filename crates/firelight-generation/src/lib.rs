@@ -83,4 +83,4 @@ pub use sampling::{RandomSampling, Sampling};
 pub use score::{ScoredToken, TextScore, TokenScore, score_tokens, score_tokens_in_chunks};
 pub use stop::{StopCriteria, StopReason};
 pub use stream::TokenStream;
-pub use text::{GeneratedText, decode_texts, generate_text, generate_text_samples};
+pub use text::{GeneratedText, StopStrings, decode_texts, generate_text, generate_text_samples};

@@ -58,8 +58,10 @@ fn every(model: &Pairs, prompt: [u32; 2], stop: u32, len: usize, length_penalty:
         open = rest;
     }
     found.extend(open.into_iter().map(|ids| (ids, StopReason::MaxNewTokens)));
-    let mut found: Vec<Hypothesis> =
-        found.into_iter().map(|(ids, stop_reason)| Hypothesis { ids, score: 0.0, stop_reason }).collect();
+    let mut found: Vec<Hypothesis> = found
+        .into_iter()
+        .map(|(ids, stop_reason)| Hypothesis { ids, score: 0.0, scores: Vec::new(), stop_reason })
+        .collect();
     for hypothesis in &mut found {
         hypothesis.score = recomputed(model, prompt, hypothesis, length_penalty);
     }
@@ -240,6 +242,20 @@ proptest! {
             prop_assert!((hypothesis.score - expected).abs() < 1e-9 * expected.abs(), "{hypothesis:?} {expected}");
             prop_assert!(found[..i].iter().all(|other| (&other.ids, other.stop_reason) != (&hypothesis.ids, hypothesis.stop_reason)));
             prop_assert!(!hypothesis.ids.contains(&5) && !hypothesis.ids.contains(&2));
+        }
+    }
+
+    #[test]
+    fn each_token_has_the_score_of_the_model(model in tables(6), first in 0u32..6, processing in processing()) {
+        let options = BeamOptions::new(5).with_beams(3).with_n_best(3).with_stop_tokens([5]).with_logprobs(2);
+        for found in &search(&model, &[[1, first]], &options.with_processing(processing))[0] {
+            let text = [&[1, first], &found.ids[..]].concat();
+            prop_assert_eq!(found.scores.len(), found.ids.len());
+            for (score, three) in found.scores.iter().zip(text.windows(3)) {
+                let expected = model.log_probability(three[0], three[1], three[2]);
+                prop_assert_eq!((score.id, score.top.len()), (three[2], 2));
+                prop_assert!((score.log_probability - expected).abs() < 1e-6, "{:?} {}", score, expected);
+            }
         }
     }
 

@@ -6,7 +6,9 @@ use super::{ContrastiveOptions, HiddenStates};
 use crate::distribution::{by_rank, softmax};
 use crate::processors::{History, Left, Processors};
 use crate::sampler::host;
-use crate::{Autoregressive, DecodeState, Generated, GeneratedText, GenerationError, StopReason, row_indices};
+use crate::{
+    Autoregressive, DecodeState, Generated, GeneratedText, GenerationError, StopReason, TokenScore, row_indices,
+};
 
 /// A contrastive search after some tokens.
 pub(super) struct Contrast<'m, 'o, M: Autoregressive> {
@@ -26,6 +28,8 @@ struct Row<'o> {
     text: Tensor<2>,
     ids: Vec<u32>,
     prompt: usize,
+    /// Those of the new ids, if they are asked for.
+    scores: Vec<TokenScore>,
     processors: Processors,
     /// What the processors leave of the logits.
     left: Left<Vec<f64>>,
@@ -161,6 +165,7 @@ impl<'o> Row<'o> {
             text: unit(hidden.narrow(0, length - own, own)),
             prompt: ids.len(),
             ids,
+            scores: Vec::new(),
             processors: options.processing.processors(options.max_new_tokens, &options.stop_tokens),
             left: Left::default(),
             stop_reason: None,
@@ -222,6 +227,7 @@ impl<'o> Row<'o> {
             return false;
         }
         self.ids.push(id);
+        self.scores.extend(self.options.logprobs.map(|top| TokenScore::of(&self.logits, id, top)));
         self.processors.accept(id);
         true
     }
@@ -236,7 +242,7 @@ impl<'o> Row<'o> {
     /// What was written. A row that has not ended was ended by an error.
     fn into_generated(mut self) -> Generated {
         let stop_reason = self.stop_reason.unwrap_or(StopReason::Failed);
-        Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stop_reason }
+        Generated { ids: self.ids.split_off(self.prompt), scores: self.scores, stop_reason }
     }
 }
 

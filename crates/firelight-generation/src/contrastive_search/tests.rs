@@ -97,9 +97,16 @@ proptest! {
     fn each_token_is_the_one_of_the_equation(
         model in tables(6), prompt in proptest::collection::vec(0u32..6, 2..6), top_k in 1usize..7, alpha in 0.0f64..0.95,
     ) {
-        let options = ContrastiveOptions::new(6).with_contrast(top_k, alpha);
-        let found = contrastive_search(&model, vec![prompt.clone()], &options).unwrap();
-        prop_assert_eq!(&found[0].ids, &expected(&model, &prompt, 6, (top_k, alpha)));
+        let options = ContrastiveOptions::new(6).with_contrast(top_k, alpha).with_logprobs(2);
+        let found = contrastive_search(&model, vec![prompt.clone()], &options).unwrap().remove(0);
+        prop_assert_eq!(&found.ids, &expected(&model, &prompt, 6, (top_k, alpha)));
+        let text = [&prompt[prompt.len() - 2..], &found.ids[..]].concat();
+        prop_assert_eq!(found.scores.len(), 6);
+        for (score, three) in found.scores.iter().zip(text.windows(3)) {
+            let expected = model.log_probability(three[0], three[1], three[2]);
+            prop_assert_eq!((score.id, score.top.len()), (three[2], 2));
+            prop_assert!((score.log_probability - expected).abs() < 1e-6, "{:?} {}", score, expected);
+        }
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use firelight_data::TextStream;
 use firelight_generation::processors::ContrastiveDecoding;
-use firelight_generation::{ContrastiveOptions, Generated, GeneratedText, GenerationError, contrastive_search_rows};
+use firelight_generation::{
+    ContrastiveOptions, Generated, GeneratedText, GenerationError, StopReason, StopStrings, contrastive_search_rows,
+};
 use firelight_storage::TaskError;
 
 use super::batch::TOGETHER;
@@ -126,14 +128,18 @@ impl TextGenerator {
         options: &[ContrastiveOptions],
     ) -> Result<Vec<GeneratedText>, TaskError> {
         let streams: Vec<TextStream> = prompts.iter().map(|prompt| self.tokenizer.stream_after(prompt)).collect();
-        let fitting = prompts.iter().zip(options).map(|(prompt, options)| self.contrasting(options, prompt.len()));
-        let fitting: Vec<ContrastiveOptions> = fitting.collect();
+        let mut fitting: Vec<ContrastiveOptions> =
+            prompts.iter().zip(options).map(|(prompt, options)| self.contrasting(options, prompt.len())).collect();
+        for (options, stream) in fitting.iter_mut().zip(&streams) {
+            StopStrings::add_to(&mut options.processing, stream, &options.stop_strings);
+        }
         let found = contrastive_search_rows(&self.real(&self.model), prompts, &fitting)
             .map_err(|error| error.with_texts(|ids| streams[0].clone().read(ids)))?;
         let text = |(found, (stream, options)): (Generated, (TextStream, &ContrastiveOptions))| {
             let Generated { ids, scores, stop_reason } = found;
-            let stop_reason = overflow::reason(stop_reason, ids.len(), options.max_new_tokens);
-            GeneratedText { text: stream.read(&ids), ids, scores, stop_reason }
+            let (text, stop) = StopStrings::cut(stream.read(&ids), &options.stop_strings);
+            let reason = overflow::reason(stop_reason, ids.len(), options.max_new_tokens);
+            GeneratedText { text, ids, scores, stop_reason: stop.map_or(reason, StopReason::StopString) }
         };
         Ok(found.into_iter().zip(streams.into_iter().zip(options)).map(text).collect())
     }

@@ -56,7 +56,7 @@ fn targets<M: Autoregressive>(
         let (end, stop_reason) = (&tokens.end_scores()[row], tokens.stops()[row]);
         let length = ids.len() + usize::from(end.is_some());
         let score = (total + of(end)) / (length.max(1) as f64).powf(length_penalty);
-        Hypothesis { ids, score, stop_reason: stop_reason.unwrap_or(StopReason::MaxNewTokens) }
+        Hypothesis { ids, score, scores: Vec::new(), stop_reason: stop_reason.unwrap_or(StopReason::MaxNewTokens) }
     });
     Ok(ended.collect())
 }
