@@ -7,9 +7,14 @@ use firelight_generation::{Autoregressive, GeneratedText, GenerationOptions, Tok
 use firelight_storage::TaskError;
 
 use super::{ReadPrompt, TextGenerator};
+use crate::inference::CacheKind;
 
 /// The most texts that are continued together: each needs a cache of its own.
 pub(super) const TOGETHER: usize = 16;
+
+/// The least number of tokens that prompts begin with alike so that these are read once. What is behind them is then read row by row, which
+/// costs a pass for each row.
+const SHARED: usize = 16;
 
 impl TextGenerator {
     /// Continues several prompts and decodes as many of them together as fit. Each text, and each error, is the one that the prompt
@@ -84,7 +89,20 @@ impl TextGenerator {
         let rows = rows.filter(|rows| rows.len() > 1)?;
         let options: Vec<GenerationOptions> = options.iter().map(|options| self.until_end(options)).collect();
         let (prompts, streams): (Vec<_>, Vec<_>) = rows.into_iter().unzip();
-        written(TokenStream::of_rows(&self.real(&self.decoder()), prompts.concat(), &options).ok()?, streams)
+        let (prompts, decoder) = (prompts.concat(), self.decoder());
+        let model = self.real(&decoder);
+        let tokens = match self.shares(&prompts) {
+            true => TokenStream::of_rows_sharing(&model, prompts, &options),
+            false => TokenStream::of_rows(&model, prompts, &options),
+        };
+        written(tokens.ok()?, streams)
+    }
+
+    /// Whether what all prompts begin with is read once. Other caches than the plain one hold the past of a part in another form than the part is
+    /// read in, and a forced token stands behind the beginning.
+    fn shares(&self, prompts: &[Vec<u32>]) -> bool {
+        let begins = |prompt: &Vec<u32>| prompt.len() > SHARED && prompt[..SHARED] == prompts[0][..SHARED];
+        self.cache == CacheKind::Plain && self.forced() == 0 && prompts.iter().all(begins)
     }
 }
 
@@ -93,8 +111,8 @@ fn written<M: Autoregressive>(mut tokens: TokenStream<'_, M>, streams: Vec<TextS
 }
 
 /// Groups neighbouring prompts, given by their lengths, that can be continued together by `new` tokens each, a forced one
-/// included: at most `most` of them, and the longest text of a group must fit into the context. `continues(past, len)` must hold from the shortest prompt to the
-/// longest text: rotary frequencies that depend on the length would change in between.
+/// included: at most `most` of them, and the longest text of a group must fit into the context. `continues(past, len)` must hold from the
+/// shortest prompt to the longest text: rotary frequencies that depend on the length would change in between.
 fn groups(
     lengths: &[usize],
     most: usize,
