@@ -89,7 +89,7 @@ where
             return Self::of_rows(model, prompts, options);
         }
         let begun = prompts[0][..shared].to_vec();
-        let (_, state) = Prefix::default().read(model, &begun)?;
+        let (_, state) = Prefix::<M::State>::default().read(model, &begun)?;
         let read = Prefix::new(begun, state);
         let row = |ids: &Vec<u32>, options| Self::after(model, &mut read.clone(), ids.clone(), options);
         let mut rows = row(&prompts[0], &options[0])?;
