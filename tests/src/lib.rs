@@ -53,6 +53,11 @@ pub struct Activations;
 #[doc = include_str!("../../docs/how-to/mask.md")]
 pub struct Masks;
 
+/// Processors of logits.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/sampler.md")]
+pub struct Samplers;
+
 /// Five minutes to a first model.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/start.md")]

@@ -100,8 +100,8 @@ fn texts(device: &Device) -> Vec<Vec<u32>> {
     texts.push(written(guessed.map(|stream| stream.with_drafter(PromptLookup::default()))));
     let beams = beam_search(&model, prompt(), &BeamOptions::new(12).with_beams(3)).expect("beams");
     texts.extend(beams.into_iter().map(|mut row| row.remove(0).ids));
-    let contrastive = contrastive_search(&model, vec![prompt().remove(0)], &ContrastiveOptions::new(12));
-    texts.push(contrastive.expect("a search").ids);
+    let contrastive = contrastive_search(&model, prompt(), &ContrastiveOptions::new(12)).expect("a search");
+    texts.extend(contrastive.into_iter().map(|row| row.ids));
     texts
 }
 

@@ -9,6 +9,7 @@ const OPTIONS: &[(&str, &str)] = &[
     ("beams", "--beams"),
     ("diversity_penalty", "--diversity-penalty"),
     ("dry.allowed", "--dry-allowed"),
+    ("dry.base", "--dry-base"),
     ("dry.multiplier", "--dry-multiplier"),
     ("early_stopping", "--early-stopping"),
     ("epsilon_cutoff", "--epsilon-cutoff"),
@@ -103,7 +104,8 @@ mod tests {
         assert_eq!(found, "--n-best is 3, expected at least 1 and at most --beams, which is 2");
         let other = "max_new_tokens is 3, but the JSON schema needs at least 4 tokens; give max_new_tokens 4 or more";
         assert_eq!(told(other, "chat"), other.replace("max_new_tokens", "--max-new-tokens"));
-        assert_eq!(told(other, "translate"), other, "it has no such option");
+        assert_eq!(told(other, "translate"), other.replace("max_new_tokens", "--max-new-tokens"));
+        assert_eq!(told(other, "score"), other, "it has no such option");
     }
 
     #[test]

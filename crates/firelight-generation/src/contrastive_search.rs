@@ -1,19 +1,19 @@
 //! Contrastive search: each step weighs the probability of a token against the likeness of its hidden state to those of the text so far.
 
+mod search;
+
 use burn::tensor::{Int, Tensor};
 use serde::{Deserialize, Serialize};
 
-use crate::distribution::{by_rank, softmax};
-use crate::processors::{History, Left, LogitsProcessor, Processors};
-use crate::sampler::host;
-use crate::{
-    Autoregressive, DecodeState, Generated, GeneratedText, GenerationError, Processing, StopReason, WithVocabulary,
-    range, row_indices,
-};
+use self::search::Contrast;
+use crate::options::stop_problems;
+use crate::processors::LogitsProcessor;
+use crate::{Autoregressive, Generated, GenerationError, Processing, WithVocabulary, range, row_indices};
 
 /// A model that also returns its last hidden states, the vectors `[D]` that its logits are computed from.
 pub trait HiddenStates: Autoregressive {
-    /// As [`prefill`](Autoregressive::prefill) for a prompt of one row, with the hidden states of all its tokens, `[1, T, D]`.
+    /// As [`prefill`](Autoregressive::prefill), with the hidden states of all tokens of the prompt, `[B, T, D]`. The rows end together: what
+    /// stands before a shorter one ([`history`](Autoregressive::history) tells its length) is never read.
     ///
     /// # Errors
     /// As [`prefill`](Autoregressive::prefill).
@@ -27,7 +27,7 @@ impl<M: HiddenStates> HiddenStates for WithVocabulary<'_, M> {
     fn prefill_hidden(&self, prompt: M::Prompt) -> Result<(Tensor<2>, Tensor<3>, M::State), GenerationError> {
         let (logits, hidden, mut state) = self.model().prefill_hidden(prompt)?;
         let Some(first) = self.first() else { return Ok((self.real(logits), hidden, state)) };
-        let token = row_indices(&[first as usize], &logits.device());
+        let token = row_indices(&vec![first as usize; logits.dims()[0]], &logits.device());
         let (logits, next) = self.model().step_hidden(token, &mut state);
         Ok((self.real(logits), Tensor::cat(vec![hidden, next.unsqueeze_dim(1)], 1), state))
     }
@@ -51,8 +51,14 @@ pub struct ContrastiveOptions {
     pub penalty_alpha: f64,
     /// Ids that end the text. Default none.
     pub stop_tokens: Vec<u32>,
+    /// Strings that end a text, even if they begin within a token. They are not part of the text. Functions that return ids alone do not
+    /// look for them, unless their processors have a [`StopStrings`](crate::StopStrings). Default none.
+    pub stop_strings: Vec<String>,
     /// Penalties, bans and forced tokens. Default none.
     pub processing: Processing,
+    /// Scores each token by the model's own probabilities, and lists this many of the most probable tokens at its place:
+    /// [`Generated::scores`]. Default none: tokens are not scored.
+    pub logprobs: Option<usize>,
 }
 
 impl Default for ContrastiveOptions {
@@ -64,8 +70,15 @@ impl Default for ContrastiveOptions {
 impl ContrastiveOptions {
     /// Adds at most `max_new_tokens` tokens, everything else at its default.
     pub fn new(max_new_tokens: usize) -> Self {
-        let (stop_tokens, processing) = (Vec::new(), Processing::default());
-        Self { max_new_tokens, top_k: 4, penalty_alpha: 0.6, stop_tokens, processing }
+        Self {
+            max_new_tokens,
+            top_k: 4,
+            penalty_alpha: 0.6,
+            stop_tokens: Vec::new(),
+            stop_strings: Vec::new(),
+            processing: Processing::default(),
+            logprobs: None,
+        }
     }
 
     /// Sets how many tokens are compared, and the weight of their likeness.
@@ -92,6 +105,18 @@ impl ContrastiveOptions {
         self
     }
 
+    /// Sets the strings that end a text.
+    pub fn with_stop_strings(mut self, stop_strings: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.stop_strings = stop_strings.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Scores each token, and lists the `top` most probable tokens at its place.
+    pub fn with_logprobs(mut self, top: usize) -> Self {
+        self.logprobs = Some(top);
+        self
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -102,148 +127,48 @@ impl ContrastiveOptions {
             problems.push("top_k is 0, expected 1 or more".to_string());
         }
         problems.extend(range::share("penalty_alpha", self.penalty_alpha));
+        problems.extend(stop_problems(&self.stop_strings, &self.processing));
         self.processing.validate(self.max_new_tokens, problems)
     }
 }
 
-/// Continues a prompt of one row. Each step reads the `k` most probable tokens `v` together and takes the one with the highest
-/// `(1 − α) p(v) − α max_j cos(h_v, h_j)`, where `h` are the last hidden states and `j` the tokens so far.
+/// Continues every row of a prompt; each text is the one that its row would get alone, up to rounding. Each step reads the `k` most probable
+/// tokens `v` of a row together and takes the one with the highest `(1 − α) p(v) − α max_j cos(h_v, h_j)`, where `h` are the last hidden states
+/// and `j` the tokens so far.
 ///
 /// # Source
 /// Su et al. 2022, A contrastive framework for neural text generation (<https://arxiv.org/abs/2202.06417>), eq. 5.
 ///
 /// # Errors
-/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that leave nothing.
-///
-/// # Panics
-/// If the prompt has several rows.
+/// Options out of range, a prompt that the model refuses, logits that are no distribution, or processors that leave nothing. An error after
+/// the first token is [`GenerationError::Unfinished`], with the ids up to there.
 pub fn contrastive_search<M: HiddenStates>(
     model: &M,
     prompt: M::Prompt,
     options: &ContrastiveOptions,
-) -> Result<Generated, GenerationError> {
+) -> Result<Vec<Generated>, GenerationError> {
     options.validate()?;
-    let prompt_ids = model.history(&prompt).pop().unwrap_or_default();
-    let (logits, hidden, state) = model.prefill_hidden(prompt)?;
-    assert_eq!(logits.dims()[0], 1, "contrastive search continues one row");
-    let search = Contrast {
-        model,
-        state,
-        logits: host(logits)?,
-        text: unit(hidden.squeeze_dim(0)),
-        prompt: prompt_ids.len(),
-        ids: prompt_ids,
-        processors: options.processing.processors(options.max_new_tokens, &options.stop_tokens),
-        left: Left::default(),
-    };
-    search.write(options)
+    Contrast::new(model, prompt, |_| options)?.write()
 }
 
-/// What was written of a text, before an error.
-fn unfinished(ids: &[u32]) -> Vec<GeneratedText> {
-    let (scores, stop_reason) = (Vec::new(), StopReason::Failed);
-    vec![GeneratedText::without_text(Generated { ids: ids.to_vec(), scores, stop_reason })]
+/// As [`contrastive_search`], with options for each row.
+///
+/// # Errors
+/// As [`contrastive_search`].
+///
+/// # Panics
+/// If there are not as many options as rows.
+pub fn contrastive_search_rows<M: HiddenStates>(
+    model: &M,
+    prompt: M::Prompt,
+    options: &[ContrastiveOptions],
+) -> Result<Vec<Generated>, GenerationError> {
+    options.iter().try_for_each(ContrastiveOptions::validate)?;
+    let of_row = |row: usize| options.get(row).unwrap_or_else(|| panic!("options for {} rows of more", options.len()));
+    let search = Contrast::new(model, prompt, of_row)?;
+    assert_eq!(search.rows(), options.len(), "options for each row");
+    search.write()
 }
 
-/// A contrastive search after some tokens.
-struct Contrast<'m, M: Autoregressive> {
-    model: &'m M,
-    state: M::State,
-    /// The logits after the last token, `[V]`.
-    logits: Vec<f32>,
-    /// The hidden states of the tokens so far, scaled to length 1: `[T, D]`.
-    text: Tensor<2>,
-    ids: Vec<u32>,
-    prompt: usize,
-    processors: Processors,
-    /// What the processors leave of the logits.
-    left: Left<Vec<f64>>,
-}
-
-impl<M: HiddenStates> Contrast<'_, M> {
-    fn write(mut self, options: &ContrastiveOptions) -> Result<Generated, GenerationError> {
-        let mut stop_reason = StopReason::MaxNewTokens;
-        for step in 0..options.max_new_tokens {
-            if self.processors.is_complete() {
-                break;
-            }
-            let best = self.next_token(options, step);
-            let best = best.map_err(|error| error.after(unfinished(&self.ids[self.prompt..])))?;
-            let Some(id) = best else { break };
-            if options.stop_tokens.contains(&id) {
-                stop_reason = StopReason::StopToken(id);
-                break;
-            }
-            self.ids.push(id);
-            self.processors.accept(id);
-        }
-        let stop_reason = if self.processors.is_complete() { StopReason::Complete } else { stop_reason };
-        Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stop_reason })
-    }
-
-    /// The token number `step`; none if the text is complete.
-    fn next_token(&mut self, options: &ContrastiveOptions, step: usize) -> Result<Option<u32>, GenerationError> {
-        let candidates = self.candidates(options.top_k, step)?;
-        if candidates.is_empty() {
-            return Ok(None);
-        }
-        self.best(&candidates, options.penalty_alpha).map(Some)
-    }
-
-    /// The `top_k` most probable tokens with their probabilities, best first. None if the text is complete.
-    fn candidates(&mut self, top_k: usize, step: usize) -> Result<Vec<(u32, f64)>, GenerationError> {
-        let history = History::new(&self.ids, self.prompt);
-        self.processors.process_row(&history, &self.logits, &mut self.left, (step, 0))?;
-        let Self { left, processors, .. } = self;
-        let probabilities = softmax(left.logits());
-        let mut places: Vec<usize> = (0..probabilities.len()).filter(|&place| probabilities[place] > 0.0).collect();
-        places.sort_unstable_by(by_rank(&probabilities));
-        let ranked = places.into_iter().map(|place| (left.id(place), probabilities[place]));
-        let found = admitted(processors, ranked, top_k);
-        if !found.is_empty() {
-            return Ok(found);
-        }
-        Ok(processors.forced(step, 0)?.map(|id| (id, 1.0)).into_iter().collect())
-    }
-
-    /// Reads all candidates in one step and goes on with the best.
-    fn best(&mut self, candidates: &[(u32, f64)], alpha: f64) -> Result<u32, GenerationError> {
-        let device = self.model.device();
-        if candidates.len() > 1 {
-            self.state.select_rows(&vec![0; candidates.len()]);
-        }
-        let tokens = row_indices(&candidates.iter().map(|&(id, _)| id as usize).collect::<Vec<_>>(), &device);
-        let (logits, hidden) = self.model.step_hidden(tokens, &mut self.state);
-        let hidden = unit(hidden); // [k, D]
-        let likeness = host(hidden.clone().matmul(self.text.clone().transpose()).max_dim(1))?; // [k, 1]
-        let score = |place: usize| (1.0 - alpha) * candidates[place].1 - alpha * f64::from(likeness[place]);
-        let best = (1..candidates.len()).fold(0, |best, place| if score(place) > score(best) { place } else { best });
-        if candidates.len() > 1 {
-            self.state.select_rows(&[best]);
-        }
-        self.logits = host(logits.narrow(0, best, 1))?;
-        self.text = Tensor::cat(vec![self.text.clone(), hidden.narrow(0, best, 1)], 0);
-        Ok(candidates[best].0)
-    }
-}
-
-/// The first `top_k` of ranked tokens that processors admit; fewer, if so many are refused that the rest is not asked for.
-fn admitted(processors: &mut Processors, ranked: impl Iterator<Item = (u32, f64)>, top_k: usize) -> Vec<(u32, f64)> {
-    let (mut found, mut refused) = (Vec::new(), 0);
-    for (id, probability) in ranked {
-        if found.len() == top_k || processors.gives_up(refused) {
-            break;
-        }
-        match processors.admits(id) {
-            true => found.push((id, probability)),
-            false => refused += 1,
-        }
-    }
-    found
-}
-
-/// Scales vectors `[T, D]` to length 1.
-fn unit(vectors: Tensor<2>) -> Tensor<2> {
-    let length = vectors.clone().powi_scalar(2).sum_dim(1).sqrt();
-    vectors / length
-}
+#[cfg(test)]
+mod tests;

@@ -151,16 +151,21 @@ impl GenerationOptions {
             Sampling::Greedy => Vec::new(),
             Sampling::Random(random) => random.problems(),
         };
-        if self.stop_strings.iter().any(String::is_empty) {
-            problems.push("stop_strings contains an empty string; leave it out".to_string());
-        }
-        if !self.stop_strings.is_empty() && self.processing.constraint.is_some() {
-            let problem = "stop_strings cannot be combined with a constraint, because a stop string could end the text before \
-                           it satisfies the constraint; leave one of the two out";
-            problems.push(problem.to_string());
-        }
+        problems.extend(stop_problems(&self.stop_strings, &self.processing));
         self.processing.validate(self.max_new_tokens, problems)
     }
+}
+
+/// What is wrong with stop strings.
+pub(crate) fn stop_problems(stop_strings: &[String], processing: &Processing) -> impl Iterator<Item = String> + use<> {
+    let is_empty = stop_strings.iter().any(String::is_empty);
+    let empty = is_empty.then_some("stop_strings contains an empty string; leave it out");
+    let is_constrained = !stop_strings.is_empty() && processing.constraint.is_some();
+    let constrained = is_constrained.then_some(
+        "stop_strings cannot be combined with a constraint, because a stop string could end the text before it satisfies the \
+         constraint; leave one of the two out",
+    );
+    [empty, constrained].into_iter().flatten().map(str::to_string)
 }
 
 #[cfg(test)]

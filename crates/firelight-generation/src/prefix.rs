@@ -5,7 +5,7 @@ use std::fmt::{Debug, Formatter};
 use burn::tensor::Tensor;
 
 use crate::autoregressive::{prefill, prefill_rest};
-use crate::{Autoregressive, DecodeState, GenerationError};
+use crate::{Autoregressive, DecodeState, GenerationError, GenerationOptions, JoinState, TokenStream};
 
 /// The ids that a model has read of one row, and its state after them.
 ///
@@ -65,6 +65,49 @@ impl<S> Debug for Prefix<S> {
     }
 }
 
+impl<'m, M> TokenStream<'m, M>
+where
+    M: Autoregressive<Prompt = Vec<Vec<u32>>>,
+    M::State: JoinState + Clone,
+{
+    /// As [`of_rows`](Self::of_rows), but what all prompts begin with is read once. What each has behind it is then read row by row, so this pays
+    /// where the common beginning is long, such as the same instructions before every question.
+    ///
+    /// # Errors
+    /// As [`of_rows`](Self::of_rows).
+    ///
+    /// # Panics
+    /// As [`of_rows`](Self::of_rows), and where [`JoinState::join`] does.
+    pub fn of_rows_sharing(
+        model: &'m M,
+        prompts: Vec<Vec<u32>>,
+        options: &[GenerationOptions],
+    ) -> Result<Self, GenerationError> {
+        assert_eq!(prompts.len(), options.len(), "options for each row of the prompt");
+        let shared = shared(&prompts);
+        if prompts.len() < 2 || shared == 0 {
+            return Self::of_rows(model, prompts, options);
+        }
+        let begun = prompts[0][..shared].to_vec();
+        let (_, state) = Prefix::<M::State>::default().read(model, &begun)?;
+        let read = Prefix::new(begun, state);
+        let row = |ids: &Vec<u32>, options| Self::after(model, &mut read.clone(), ids.clone(), options);
+        let mut rows = row(&prompts[0], &options[0])?;
+        for (ids, options) in prompts.iter().zip(options).skip(1) {
+            rows.join(row(ids, options)?);
+        }
+        Ok(rows)
+    }
+}
+
+/// How many tokens all prompts begin with alike. Each has at least one more, whose logits are wanted.
+fn shared(prompts: &[Vec<u32>]) -> usize {
+    let Some((first, others)) = prompts.split_first() else { return 0 };
+    let common = |other: &Vec<u32>| first.iter().zip(other).take_while(|(first, other)| first == other).count();
+    let shortest = prompts.iter().map(Vec::len).min().unwrap_or(0);
+    others.iter().map(common).fold(shortest.saturating_sub(1), usize::min)
+}
+
 /// Reads a text that grows; once it outgrows the context, only its end.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader<S> {
@@ -99,3 +142,6 @@ impl<S: DecodeState> Reader<S> {
         self.prefix = Prefix::new(ids[self.skipped..].to_vec(), state);
     }
 }
+
+#[cfg(test)]
+mod tests;

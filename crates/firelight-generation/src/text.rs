@@ -1,11 +1,15 @@
 //! Runs the decoding loop and turns the ids into text while they come: the border between ids and characters.
 
+mod stop_strings;
+
 use std::ops::ControlFlow;
 
 use firelight_data::TextStream;
 
 use crate::generate::sample_groups;
 use crate::{Autoregressive, Generated, GenerationError, GenerationOptions, StopReason, TokenScore, TokenStream};
+
+pub use self::stop_strings::StopStrings;
 
 /// The continuation of a prompt as text.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,7 +198,7 @@ impl<'o> Writer<'o> {
 
     /// Where the first stop string begins, and which it is.
     fn stop(&mut self) -> Option<(usize, usize)> {
-        let found = self.stops.iter().enumerate().filter_map(|(stop, text)| Some((self.held.find(text)?, stop))).min();
+        let found = first_stop(&self.held, self.stops);
         self.has_stopped |= found.is_some();
         found
     }
@@ -213,6 +217,11 @@ impl<'o> Writer<'o> {
         self.text.push_str(&piece);
         piece
     }
+}
+
+/// Where the first stop string of a text begins, and which it is.
+fn first_stop(text: &str, stops: &[String]) -> Option<(usize, usize)> {
+    stops.iter().enumerate().filter_map(|(stop, string)| Some((text.find(string)?, stop))).min()
 }
 
 #[cfg(test)]

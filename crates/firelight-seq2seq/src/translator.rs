@@ -16,7 +16,7 @@ use std::path::Path;
 use burn::tensor::{Device, FloatDType};
 use firelight_core::{ConfigError, build_in_blocks, onto_device};
 use firelight_data::DataError;
-use firelight_generation::{GenerationDefaults, Hypothesis};
+use firelight_generation::{GenerationDefaults, Hypothesis, StopStrings, TokenScore};
 use firelight_storage::{Checkpoint, ModelFolder, TaskError};
 
 use self::guesser::Guesser;
@@ -37,6 +37,8 @@ pub struct Translation {
     pub ids: Vec<u32>,
     /// Its log-probability in nats, divided by the power of its length.
     pub score: f64,
+    /// The scores of the ids, if [`TranslateOptions::logprobs`] asks for them; else empty.
+    pub scores: Vec<TokenScore>,
 }
 
 /// A trained model and its tokenizers.
@@ -182,7 +184,7 @@ impl Translator {
         let mut of_line = |parts: Vec<Vec<u32>>| -> Result<Vec<Translation>, TaskError> {
             let found: Vec<Found> = found.by_ref().take(parts.len()).collect(); // all of them, also where one failed
             let found: Result<Vec<Vec<Hypothesis>>, TaskError> = found.into_iter().collect();
-            Ok(joined(found?.into_iter().map(|best| self.translations(best)).collect()))
+            Ok(joined(found?.into_iter().map(|best| self.translations(best, options)).collect()))
         };
         let numbered = (before + 1..).zip(lines);
         Ok(numbered.map(|(number, line)| of_line(line?).map_err(|error| named(number, error))).collect())
@@ -211,9 +213,12 @@ impl Translator {
         }
     }
 
-    fn translations(&self, found: Vec<Hypothesis>) -> Vec<Translation> {
-        let translation =
-            |Hypothesis { ids, score, .. }| Translation { text: self.vocabulary.target().decode(&ids), ids, score };
+    fn translations(&self, found: Vec<Hypothesis>, options: &TranslateOptions) -> Vec<Translation> {
+        let translation = |Hypothesis { ids, score, scores, .. }: Hypothesis| {
+            let (text, _) = StopStrings::cut(self.vocabulary.target().decode(&ids), &options.stop_strings);
+            let scores = if options.logprobs.is_some() { scores } else { Vec::new() };
+            Translation { text, ids, score, scores }
+        };
         found.into_iter().map(translation).collect()
     }
 }

@@ -12,7 +12,7 @@ pub(super) struct Contrast {
     /// Contrastive search: how much likeness to the text so far counts, from 0 to 1; --top-k candidates, or 4
     #[arg(long, value_name = "ALPHA", conflicts_with_all = ["beams", "greedy", "temperature", "top_h", "top_p", "min_p",
         "typical_p", "epsilon_cutoff", "eta_cutoff", "top_n_sigma", "xtc_probability", "mirostat", "seed", "num_samples",
-        "best_of", "batch_file", "draft", "prompt_lookup", "stop", "logprobs", "no_cache", "cache_type", "keep"])]
+        "best_of", "draft", "prompt_lookup", "no_cache", "cache_type", "keep"])]
     contrastive: Option<f64>,
     /// Weaker model with the same tokenizer: prefer what it finds less probable (contrastive decoding)
     #[arg(long, value_name = "MODEL", conflicts_with = "draft")]

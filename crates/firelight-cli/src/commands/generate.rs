@@ -1,7 +1,7 @@
 //! `firelight generate`: continues a prompt, on the terminal while it is written or as a line of JSON for each sample.
 
 use std::io;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use super::cache_type::KvCache;
 use super::compressing::CompressedPast;
 use super::contrasting::Contrast;
+use super::ending::{Ends, logprobs};
 use super::guessing::Guesses;
 use super::opening;
 use super::overflowing::Overflow;
@@ -61,12 +62,8 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "FILE",
         conflicts_with_all = ["prompt", "prompt_file", "num_samples", "best_of", "draft", "prompt_lookup"])]
     batch_file: Option<PathBuf>,
-    /// Number of tokens to add
-    #[arg(long, value_name = "N", default_value_t = 200)]
-    max_new_tokens: usize,
-    /// End the text before this one; may be repeated
-    #[arg(long, value_name = "TEXT", conflicts_with = "constraint")]
-    stop: Vec<String>,
+    #[command(flatten)]
+    ends: Ends,
     /// Number of texts, each with draws of its own
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..),
         conflicts_with_all = ["greedy", "draft", "prompt_lookup"])]
@@ -81,9 +78,6 @@ pub(crate) struct Generate {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true,
         conflicts_with = "json")]
     echo: Option<bool>,
-    /// Tell the log-probability of each token, and those of the N most probable ones; with --json
-    #[arg(long, value_name = "N", requires = "json", conflicts_with = "beams")]
-    logprobs: Option<usize>,
     #[command(flatten)]
     restrictions: Restrictions,
     /// Leave out the KV cache: slow, the text is the same
@@ -139,8 +133,7 @@ impl Generate {
         let draws = self.sampling.given().or((self.num_samples > 1).then_some("--num-samples"));
         let draws = draws.or(self.sampling.has_seed().then_some("--seed"));
         let draws = draws.or(self.best_of.map(|_| "--best-of")).or(self.guesses.given());
-        let draws =
-            draws.or(self.batch_file.as_ref().map(|_| "--batch-file")).or((!self.stop.is_empty()).then_some("--stop"));
+        let draws = draws.or(self.batch_file.as_ref().map(|_| "--batch-file"));
         match (searches, draws, self.search.given()) {
             (true, Some(option), _) => {
                 bail!(Mistake(format!("{option} cannot be used with --beams: remove one of the two")))
@@ -148,14 +141,14 @@ impl Generate {
             (false, _, Some(option)) => {
                 bail!(Mistake(format!("{option} needs a beam search: add --beams N, or remove {option}")))
             }
-            (true, ..) => Ok(self.search.options(BeamOptions::new(self.max_new_tokens)).validate()?),
+            (true, ..) => Ok(self.search.options(BeamOptions::new(self.max_new_tokens())).validate()?),
             _ => Ok(()),
         }
     }
 
     fn options(&self, sampling: &Sampling) -> Result<GenerationOptions> {
-        let mut options = sampling.options(self.max_new_tokens).with_stop_strings(self.stop.clone());
-        options.logprobs = self.logprobs;
+        let mut options = sampling.options(self.max_new_tokens()).with_stop_strings(self.ends.stop.clone());
+        options.logprobs = self.ends.logprobs;
         options.validate()?;
         Ok(options)
     }
@@ -168,34 +161,51 @@ impl Generate {
             None => sampling,
         })?;
         self.restrict(&mut options.processing, generator, before)?;
+        options.stop_tokens = self.ends.tokens(generator.tokenizer())?;
         options.validate()?;
         Ok(options)
     }
 
-    /// The full options of each prompt.
-    fn options_of_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<Vec<GenerationOptions>> {
-        let same = self.full_options(generator, "")?;
+    /// The options of each prompt, where `options` are those of a text behind a prompt.
+    fn of_each<O: Clone>(&self, prompts: &[String], options: impl Fn(&str) -> Result<O>) -> Result<Vec<O>> {
+        let same = options("")?;
         if !self.restrictions.depend_on_prompts() {
             return Ok(vec![same; prompts.len()]);
         }
         let of_line = |(line, prompt): (usize, &String)| {
-            self.full_options(generator, prompt).map_err(|error| Mistake(format!("line {line}: {error}")).into())
+            options(prompt).map_err(|error| Mistake(format!("line {line}: {error}")).into())
         };
         (1..).zip(prompts).map(of_line).collect()
     }
 
     /// The options of a contrastive search, where one is asked for.
     fn contrastive(&self, generator: &TextGenerator, prompt: &str) -> Result<Option<ContrastiveOptions>> {
-        let Some(mut options) = self.contrast.options(self.max_new_tokens, &self.sampling) else { return Ok(None) };
+        let options = self.contrast.options(self.max_new_tokens(), &self.sampling);
+        options.map(|options| self.contrasting(options, generator, prompt)).transpose()
+    }
+
+    /// The options of a contrastive search with what the model's makers say, and the restrictions of a text behind `before`.
+    fn contrasting(
+        &self,
+        mut options: ContrastiveOptions,
+        generator: &TextGenerator,
+        before: &str,
+    ) -> Result<ContrastiveOptions> {
         let (penalties, none) = (self.sampling.penalties(), GenerationDefaults::default());
         options.processing = penalties.with_defaults(generator.defaults().unwrap_or(&none)).processing();
-        self.restrict(&mut options.processing, generator, prompt)?;
-        Ok(Some(options))
+        self.restrict(&mut options.processing, generator, before)?;
+        options.logprobs = self.ends.logprobs;
+        Ok(options.with_stop_strings(self.ends.stop.clone()).with_stop_tokens(self.ends.tokens(generator.tokenizer())?))
     }
 
     /// Adds what a text behind `before` may not hold, begins with and has to satisfy.
     fn restrict(&self, processing: &mut Processing, generator: &TextGenerator, before: &str) -> Result<()> {
-        self.restrictions.add_to(processing, generator.tokenizer(), before, self.max_new_tokens)
+        self.sampling.penalties().repetitions.add_breakers(processing, generator.tokenizer())?;
+        self.restrictions.add_to(processing, generator.tokenizer(), before, self.max_new_tokens())
+    }
+
+    fn max_new_tokens(&self) -> usize {
+        self.ends.max_new_tokens.unwrap_or(200)
     }
 
     /// Whether the prompt is printed.
@@ -253,11 +263,34 @@ impl Generate {
 
     /// Continues each prompt; what fails is told, and the others are written.
     fn continue_each(&self, generator: &TextGenerator, prompts: &[String]) -> Result<()> {
-        let (options, mut failed) = (self.options_of_each(generator, prompts)?, 0);
-        let parts = prompts.chunks(TOLD).zip(options.chunks(TOLD));
-        for (index, (prompts, options)) in (0..).step_by(TOLD).zip(parts) {
-            let found = generator.generate_each_with(prompts, options);
-            for (line, (prompt, found)) in (index + 1..).zip(prompts.iter().zip(found)) {
+        match self.contrast.options(self.max_new_tokens(), &self.sampling) {
+            Some(options) => {
+                let options = self.of_each(prompts, |before| self.contrasting(options.clone(), generator, before))?;
+                self.tell_each(generator, prompts, |part| {
+                    generator.contrast_each_with(&prompts[part.clone()], &options[part])
+                })
+            }
+            None => {
+                let options = self.of_each(prompts, |before| self.full_options(generator, before))?;
+                self.tell_each(generator, prompts, |part| {
+                    generator.generate_each_with(&prompts[part.clone()], &options[part])
+                })
+            }
+        }
+    }
+
+    /// Tells what is `written` of some prompts after the other.
+    fn tell_each(
+        &self,
+        generator: &TextGenerator,
+        prompts: &[String],
+        written: impl Fn(Range<usize>) -> Vec<Result<GeneratedText, TaskError>>,
+    ) -> Result<()> {
+        let mut failed = 0;
+        for first in (0..prompts.len()).step_by(TOLD) {
+            let part = first..prompts.len().min(first + TOLD);
+            for (index, found) in part.clone().zip(written(part)) {
+                let (prompt, line) = (&prompts[index], index as u32 + 1);
                 match found {
                     Ok(generated) => self.show(generator, prompt, &generated, ("line", line))?,
                     Err(error) => {
@@ -290,15 +323,18 @@ impl Generate {
 
     /// Prints the most probable texts.
     fn search(&self, generator: &TextGenerator, prompt: &str) -> Result<()> {
-        let (none, usual) = (GenerationDefaults::default(), BeamOptions::new(self.max_new_tokens));
+        let (none, usual) = (GenerationDefaults::default(), BeamOptions::new(self.max_new_tokens()));
         let defaults = generator.defaults().unwrap_or(&none);
         let mut options = self.search.with_defaults(usual, self.sampling.penalties(), defaults);
         self.restrict(&mut options.processing, generator, prompt)?;
+        options = options.with_stop_strings(self.ends.stop.clone());
+        (options.stop_tokens, options.logprobs) = (self.ends.tokens(generator.tokenizer())?, self.ends.logprobs);
         let found = self.kept(generator, prompt, "rank", generator.search(prompt, &options))?;
         for (rank, (text, found)) in (1..).zip(found) {
             let (tokens, stopped) = (found.ids.len(), stop_name(found.stop_reason));
-            let line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
+            let mut line = json!({"prompt": prompt, "text": text, "tokens": tokens, "stopped": stopped,
                 "checkpoint": self.model.checkpoint, "score": found.score, "rank": rank});
+            self.add_logprobs(&mut line, generator, &found.scores);
             output::print(&if self.json { format!("{line}\n") } else { self.line(prompt, &text) })?;
         }
         Ok(())
@@ -317,10 +353,15 @@ impl Generate {
     ) -> Result<()> {
         let mut line = self.to_json(prompt, generated);
         line[what] = json!(number);
-        if self.logprobs.is_some() {
-            line["logprobs"] = logprobs(generator, generated);
-        }
+        self.add_logprobs(&mut line, generator, &generated.scores);
         Ok(output::print(&if self.json { format!("{line}\n") } else { self.line(prompt, &generated.text) })?)
+    }
+
+    /// Adds the log-probabilities of tokens to a line of JSON, where they are asked for.
+    fn add_logprobs(&self, line: &mut Value, generator: &TextGenerator, scores: &[TokenScore]) {
+        if self.ends.logprobs.is_some() {
+            line["logprobs"] = logprobs(generator.tokenizer(), scores);
+        }
     }
 
     fn generator(&self) -> Result<TextGenerator> {
@@ -358,20 +399,6 @@ impl Generate {
 
 /// Prompts whose texts are printed as soon as they are there.
 const TOLD: usize = 64;
-
-/// The tokens of a text with their log-probabilities.
-fn logprobs(generator: &TextGenerator, generated: &GeneratedText) -> Value {
-    let piece = |id: u32| generator.tokenizer().decode(&[id]);
-    let others = |score: &TokenScore| -> Vec<Value> {
-        let other = |&(id, logprob): &(u32, f64)| json!({"id": id, "token": piece(id), "logprob": logprob});
-        score.top.iter().map(other).collect()
-    };
-    let told = |score: &TokenScore| {
-        json!({"id": score.id, "token": piece(score.id), "logprob": score.log_probability, "rank": score.rank,
-            "top": others(score)})
-    };
-    generated.scores.iter().map(told).collect()
-}
 
 fn unreadable(file: &Path, error: &io::Error) -> Mistake {
     Mistake(format!("cannot read `{}`: {error}", file.display()))

@@ -1,8 +1,9 @@
 //! How the next token is chosen: the options of `generate`, `chat` and `translate`.
 
-use firelight::generation::processors::{Dry, MirostatOptions, Xtc};
+use firelight::generation::processors::{MirostatOptions, Xtc};
 use firelight::generation::{GenerationDefaults, GenerationOptions, Processing, RandomSampling};
 
+use super::repeating::Repetitions;
 use crate::fields::option_of;
 use crate::output;
 
@@ -75,12 +76,8 @@ pub(super) struct Penalties {
     /// Write no sequence of N tokens twice
     #[arg(long, value_name = "N")]
     no_repeat_ngram_size: Option<usize>,
-    /// Strength of DRY, whose price rises with the length of a repetition; 0.8 is usual
-    #[arg(long, value_name = "F")]
-    dry_multiplier: Option<f64>,
-    /// Tokens that DRY lets repeat freely
-    #[arg(long, value_name = "N", default_value_t = Dry::default().allowed, requires = "dry_multiplier")]
-    dry_allowed: usize,
+    #[command(flatten)]
+    pub(super) repetitions: Repetitions,
     /// Choose no end token before N others
     #[arg(long, value_name = "N", default_value_t = 0)]
     min_new_tokens: usize,
@@ -187,14 +184,13 @@ impl Penalties {
     }
 
     pub(super) fn processing(&self) -> Processing {
-        let dry = |multiplier| Dry { multiplier, allowed: self.dry_allowed, ..Dry::default() };
         Processing {
             repetition_penalty: self.repetition_penalty.unwrap_or(1.0),
             frequency_penalty: self.frequency_penalty,
             presence_penalty: self.presence_penalty,
             no_repeat_ngram_size: self.no_repeat_ngram_size.unwrap_or(0),
             min_new_tokens: self.min_new_tokens,
-            dry: self.dry_multiplier.map(dry),
+            dry: self.repetitions.dry(),
             ..Processing::default()
         }
     }

@@ -7,6 +7,7 @@ use firelight::storage::TaskError;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
+use super::ending::{Ends, logprobs};
 use super::guessing::Guesses;
 use super::restricting::Restrictions;
 use super::sampling::Sampling;
@@ -45,6 +46,8 @@ pub(crate) struct Translate {
     #[command(flatten)]
     input: TextInput,
     #[command(flatten)]
+    ends: Ends,
+    #[command(flatten)]
     search: Search,
     #[command(flatten)]
     restrictions: Restrictions,
@@ -74,6 +77,8 @@ pub(crate) struct Translate {
 struct Found {
     translation: Translation,
     alignment: Option<Vec<AlignedTokens>>,
+    /// The log-probabilities of its tokens, for JSON.
+    logprobs: Option<Value>,
 }
 
 impl Translate {
@@ -120,7 +125,15 @@ impl Translate {
             Some(_) => self.token_by_token(defaults),
             None => self.searched(defaults),
         };
-        TranslateOptions { sentences: self.sentences, truncate: self.truncate, batch: self.batch as usize, ..options }
+        TranslateOptions {
+            sentences: self.sentences,
+            truncate: self.truncate,
+            batch: self.batch as usize,
+            max_new_tokens: self.ends.max_new_tokens,
+            stop_strings: self.ends.stop.clone(),
+            logprobs: self.ends.logprobs,
+            ..options
+        }
     }
 
     fn token_by_token(&self, defaults: &GenerationDefaults) -> TranslateOptions {
@@ -147,6 +160,9 @@ impl Translate {
     fn translate_all(&self, translator: &Translator, texts: &mut Texts) -> Result<Tally> {
         let mut options = self.options(translator.defaults());
         let (target, longest) = (translator.vocabulary().target(), translator.model().max_target_len());
+        let longest = options.max_new_tokens.map_or(longest, |most| most.min(longest));
+        options.end_tokens = self.ends.tokens(target)?;
+        self.sampling.penalties().repetitions.add_breakers(&mut options.processing, target)?;
         self.restrictions.add_to(&mut options.processing, target, "", longest)?;
         let is_shown = !texts.are_typed() && ranks::several().is_none();
         let progress = if is_shown { output::progress() } else { ProgressBar::hidden() };
@@ -167,7 +183,9 @@ impl Translate {
     fn aligned(&self, translator: &Translator, line: &str, best: Vec<Translation>) -> Result<Vec<Found>> {
         let aligned = |translation: Translation| {
             let alignment = if self.alignment { Some(translator.align_tokens(line, &translation)?) } else { None };
-            Ok(Found { translation, alignment })
+            let target = translator.vocabulary().target();
+            let scores = self.ends.logprobs.map(|_| logprobs(target, &translation.scores));
+            Ok(Found { translation, alignment, logprobs: scores })
         };
         best.into_iter().map(aligned).collect()
     }
@@ -219,6 +237,9 @@ impl Found {
         if let Some(pairs) = &self.alignment {
             object["alignment"] = json!(pairs);
         }
+        if let Some(scores) = &self.logprobs {
+            object["logprobs"] = scores.clone();
+        }
         object
     }
 
@@ -265,6 +286,7 @@ mod tests {
             sentences: false,
             truncate: true,
             batch: 7,
+            ..TranslateOptions::default()
         };
         let named = r#"{"num_beams": 6, "length_penalty": 0.5, "early_stopping": true, "repetition_penalty": 1.5}"#;
         assert_eq!(options(words, "{}"), expected);
@@ -277,6 +299,18 @@ mod tests {
         assert_eq!(options("translate run --sentences", "{}"), sentences);
         let named = options("translate run", named);
         assert_eq!((named.beams, named.length_penalty, named.early_stopping), (6, 0.5, EarlyStopping::Full));
+    }
+
+    #[test]
+    fn ends_and_scores_are_handed_on_in_every_way() {
+        let ends = "--max-new-tokens 4 --stop . --stop , --json --logprobs 3";
+        for how in ["--beams 2", "--greedy", "--temperature 1"] {
+            let command = Command::parse_from(format!("translate run {ends} {how}").split(' '));
+            let found = command.translate.options(&GenerationDefaults::default());
+            assert_eq!((found.max_new_tokens, found.logprobs), (Some(4), Some(3)), "{how}");
+            assert_eq!(found.stop_strings, [".", ","]);
+        }
+        assert!(Command::try_parse_from(["translate", "run", "--logprobs", "3"]).is_err(), "it is told in JSON");
     }
 
     #[test]
@@ -310,8 +344,8 @@ mod tests {
             (results, remarks, failed, failure.map_err(|error| error.to_string()))
         };
         let good = |text: &str| {
-            let translation = Translation { text: text.to_string(), ids: Vec::new(), score: 0.0 };
-            Ok(vec![Found { translation, alignment: None }])
+            let translation = Translation { text: text.to_string(), ids: vec![], score: 0.0, scores: vec![] };
+            Ok(vec![Found { translation, alignment: None, logprobs: None }])
         };
         let lost = || Err(TaskError::new(false, "it is lost").into());
         let unread = || Err(Mistake("line 3: no".to_string()).into());

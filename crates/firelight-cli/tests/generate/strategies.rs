@@ -1,5 +1,6 @@
 //! Beams, guesses, contrast, several prompts, constraints and log-probabilities.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use serde_json::Value;
@@ -79,7 +80,7 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
     refused(&["--contrastive", "1.5"], &["--contrastive is 1.5, expected a number from 0 to 1"]);
     refused(&["--contrastive", "0.6", "--top-k", "0"], &["--top-k is 0, expected 1 or more"]);
     let draft = text(&model().dir);
-    let others: [&[&str]; 11] = [
+    let others: [&[&str]; 10] = [
         &["--beams", "3"],
         &["--best-of", "2"],
         &["--num-samples", "2"],
@@ -88,7 +89,6 @@ fn a_contrastive_search_takes_other_tokens_than_greedy_choice() {
         &["--greedy"],
         &["--temperature", "2"],
         &["--seed", "7"],
-        &["--stop", "."],
         &["--no-cache"],
         &["--keep", "2"],
     ];
@@ -146,6 +146,20 @@ fn several_prompts_are_continued_as_they_are_alone() {
 }
 
 #[test]
+fn several_prompts_are_contrasted_as_they_are_alone() {
+    let scratch = Model::scratch();
+    let file = scratch.path().join("prompts.txt");
+    fs::write(&file, "The fox\nThe\nT\n").unwrap();
+    let run = text(&model().dir);
+    let ask = |more: &[&str]| {
+        let common = ["generate", &run, "--max-new-tokens", "4", "--contrastive", "0.6"];
+        firelight(common.iter().chain(more).map(|arg| arg.to_string()).collect::<Vec<_>>()).succeeds().stdout
+    };
+    let alone = ["The fox", "The", "T"].map(|prompt| ask(&["--prompt", prompt]));
+    assert_eq!(ask(&["--batch-file", &text(&file)]), alone.concat());
+}
+
+#[test]
 fn log_probabilities_are_those_of_score() {
     let found = lines(&["--max-new-tokens", "1", "--temperature", "1", "--logprobs", "2"]).remove(0);
     let token = &found["logprobs"][0];
@@ -159,6 +173,41 @@ fn log_probabilities_are_those_of_score() {
     let best = lines(&["--temperature", "2", "--best-of", "5"]).remove(0);
     let samples = lines(&["--temperature", "2", "--num-samples", "5"]);
     assert!(samples.iter().any(|sample| sample["text"] == best["text"]));
+}
+
+#[test]
+fn every_way_ends_where_it_is_told_to_and_tells_log_probabilities() {
+    let whole = lines(&["--greedy"]).remove(0)["text"].as_str().unwrap().to_string();
+    let stop: String = whole.chars().skip(5).take(3).collect();
+    let end: String = whole.chars().skip(5).take(1).collect();
+    for how in [&["--greedy"][..], &["--beams", "1"], &["--contrastive", "0"]] {
+        let ended = |option: &str, text: &str, reason: &str| {
+            let found = lines(&[how, &[option, text, "--logprobs", "2"]].concat()).remove(0);
+            assert_eq!(found["text"].as_str().unwrap(), whole.split(text).next().unwrap(), "{how:?}");
+            assert_eq!(found["stopped"], reason);
+            let scores = found["logprobs"].as_array().unwrap();
+            assert_eq!(scores.len() as u64, found["tokens"].as_u64().unwrap());
+            assert!(scores.iter().all(|score| score["rank"] == 1), "{found}");
+        };
+        ended("--stop", &stop, "stop_string");
+        ended("--end-token", &end, "stop_token");
+    }
+    refused(&["--beams", "2", "--stop", ""], &["--stop contains an empty string; leave it out"]);
+    refused(&["--end-token", "fox"], &["--end-token: `fox` is 3 tokens, expected one"]);
+}
+
+#[test]
+fn breakers_end_what_dry_takes_for_a_repetition() {
+    let greedy = written(&["--greedy"]);
+    let penalised = ["--greedy", "--dry-multiplier", "20", "--dry-allowed-length", "1"];
+    assert_ne!(written(&penalised), greedy);
+    // With a breaker in every place nothing is a repetition.
+    let letters: BTreeSet<char> = greedy.strip_suffix('\n').unwrap().chars().collect();
+    let letters: Vec<String> = letters.into_iter().map(String::from).collect();
+    let breakers = letters.iter().flat_map(|letter| ["--dry-sequence-breaker", letter.as_str()]);
+    assert_eq!(written(&penalised.into_iter().chain(breakers).collect::<Vec<_>>()), greedy);
+    assert_eq!(written(&[&penalised[..], &["--dry-penalty-last-n", "0"]].concat()), greedy);
+    refused(&[&penalised[..], &["--dry-base", "0.5"]].concat(), &["--dry-base is 0.5, expected a finite number"]);
 }
 
 #[test]

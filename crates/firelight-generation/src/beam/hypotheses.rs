@@ -1,6 +1,6 @@
 //! The finished hypotheses of one row.
 
-use crate::StopReason;
+use crate::{StopReason, TokenScore};
 
 /// A continuation that a beam search found.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,6 +10,8 @@ pub struct Hypothesis {
     /// `log P / length^p`: the logarithm of the probability of the new tokens in nats, the stop token's included, over their
     /// number to the power of [`BeamOptions::length_penalty`](crate::BeamOptions::length_penalty).
     pub score: f64,
+    /// The scores of the ids, if [`BeamOptions::logprobs`](crate::BeamOptions::logprobs) asks for them; else empty.
+    pub scores: Vec<TokenScore>,
     /// Why it ended.
     #[doc(alias = "stopped")]
     #[doc(alias = "finish_reason")]
@@ -60,7 +62,8 @@ mod tests {
     fn the_best_stay_and_the_earlier_among_equals() {
         let mut hypotheses = Hypotheses::new(2);
         let offer = |hypotheses: &mut Hypotheses, id, score| {
-            hypotheses.offer(Hypothesis { ids: vec![id], score, stop_reason: StopReason::MaxNewTokens });
+            let (ids, scores, stop_reason) = (vec![id], Vec::new(), StopReason::MaxNewTokens);
+            hypotheses.offer(Hypothesis { ids, score, scores, stop_reason });
         };
         offer(&mut hypotheses, 0, -3.0);
         assert_eq!(hypotheses.worst_score(), None);

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::options::stop_problems;
 use crate::processors::{LogitsProcessor, Processors};
 use crate::{GenerationDefaults, GenerationError, Processing, StopReason};
 
@@ -36,8 +37,14 @@ pub struct BeamOptions {
     pub diversity_penalty: f64,
     /// Ids that finish a hypothesis. They are not part of the result. Default none: all have the full length.
     pub stop_tokens: Vec<u32>,
+    /// Strings that end a text, even if they begin within a token. They are not part of the text. Functions that return ids alone do not
+    /// look for them, unless their processors have a [`StopStrings`](crate::StopStrings). Default none.
+    pub stop_strings: Vec<String>,
     /// Penalties, bans and forced tokens. They change log-probabilities. Default none.
     pub processing: Processing,
+    /// Scores each token by the model's own probabilities, and lists this many of the most probable tokens at its place:
+    /// [`Hypothesis::scores`](crate::Hypothesis::scores). Default none: tokens are not scored.
+    pub logprobs: Option<usize>,
 }
 
 /// When the search of a row stops once it has as many finished hypotheses as beams. It stops in any case when no beam is left, at the
@@ -75,7 +82,9 @@ impl BeamOptions {
             groups: 1,
             diversity_penalty: 0.0,
             stop_tokens: Vec::new(),
+            stop_strings: Vec::new(),
             processing: Processing::default(),
+            logprobs: None,
         }
     }
 
@@ -146,6 +155,18 @@ impl BeamOptions {
         self
     }
 
+    /// Sets the strings that end a text.
+    pub fn with_stop_strings(mut self, stop_strings: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.stop_strings = stop_strings.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Scores each token, and lists the `top` most probable tokens at its place.
+    pub fn with_logprobs(mut self, top: usize) -> Self {
+        self.logprobs = Some(top);
+        self
+    }
+
     /// Checks every field.
     ///
     /// # Errors
@@ -172,6 +193,7 @@ impl BeamOptions {
         if !(0.0..=1e6).contains(&self.diversity_penalty) {
             problems.push(format!("diversity_penalty is {}, expected a number from 0 to 1e6", self.diversity_penalty));
         }
+        problems.extend(stop_problems(&self.stop_strings, &self.processing));
         self.processing.validate(self.max_new_tokens, problems)
     }
 

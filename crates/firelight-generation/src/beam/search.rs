@@ -4,7 +4,7 @@ use super::candidates::{self, Candidate};
 use super::hypotheses::{Hypotheses, Hypothesis};
 use super::options::{BeamOptions, EarlyStopping};
 use crate::processors::{HIDDEN, History, Processors};
-use crate::{Generated, GenerationError, StopReason};
+use crate::{Generated, GenerationError, StopReason, TokenScore};
 
 /// The log-probability of a token that processors force where they leave nothing: so improbable that any other hypothesis comes first.
 const FORCED: f64 = -100.0;
@@ -15,6 +15,8 @@ pub(super) struct Beam {
     /// The prompt, then the new ids.
     ids: Vec<u32>,
     processors: Processors,
+    /// Those of the new ids, if they are asked for.
+    scores: Vec<TokenScore>,
     log_probability: f64,
     /// The index of the beam that it continued in the last step, among the beams of its row.
     parent: usize,
@@ -92,11 +94,10 @@ impl<'o> Groups<'o> {
     /// What was written before an error: the best finished hypothesis, or else the best unfinished one.
     pub(super) fn into_written(self) -> Generated {
         let open = self.0.iter().find_map(Search::best_beam).unwrap_or_default();
-        let (ids, stop_reason) = match self.into_best(1).pop() {
-            Some(Hypothesis { ids, stop_reason, .. }) => (ids, stop_reason),
-            None => (open, StopReason::Failed),
-        };
-        Generated { ids, scores: Vec::new(), stop_reason }
+        match self.into_best(1).pop() {
+            Some(Hypothesis { ids, scores, stop_reason, .. }) => Generated { ids, scores, stop_reason },
+            None => Generated { ids: open.0, scores: open.1, stop_reason: StopReason::Failed },
+        }
     }
 
     /// Gives every hypothesis its new token number `length` (1-based) by the `logits` `[beams, V]` of all beams.
@@ -131,18 +132,19 @@ impl<'o> Search<'o> {
     fn new(options: &'o BeamOptions, prompt: Vec<u32>) -> Self {
         let hypotheses = Hypotheses::new(options.group_size());
         let (processors, len) = (options.processors(), prompt.len());
-        let begin = Beam { ids: prompt, processors, log_probability: 0.0, parent: 0 };
+        let begin = Beam { ids: prompt, processors, scores: Vec::new(), log_probability: 0.0, parent: 0 };
         let mut search = Self { options, prompt: len, beams: vec![begin], hypotheses, memory: Vec::new() };
         if search.beams[0].processors.is_complete() {
             search.beams.clear();
-            search.hypotheses.offer(Hypothesis { ids: Vec::new(), score: 0.0, stop_reason: StopReason::Complete });
+            let (ids, scores, stop_reason) = (Vec::new(), Vec::new(), StopReason::Complete);
+            search.hypotheses.offer(Hypothesis { ids, score: 0.0, scores, stop_reason });
         }
         search
     }
 
-    /// The new ids of the best unfinished hypothesis.
-    fn best_beam(&self) -> Option<Vec<u32>> {
-        self.beams.first().map(|beam| beam.ids[self.prompt..].to_vec())
+    /// The new ids of the best unfinished hypothesis, with their scores.
+    fn best_beam(&self) -> Option<(Vec<u32>, Vec<TokenScore>)> {
+        self.beams.first().map(|beam| (beam.ids[self.prompt..].to_vec(), beam.scores.clone()))
     }
 
     fn into_best(self) -> Vec<Hypothesis> {
@@ -162,11 +164,11 @@ impl<'o> Search<'o> {
             match self.finishes(&candidate, length) {
                 Some(stop_reason) if rank < size => {
                     chosen.extend((!matches!(stop_reason, StopReason::StopToken(_))).then_some(candidate.token));
-                    self.finish(candidate, length, stop_reason);
+                    self.finish(candidate, logits, length, stop_reason);
                 }
                 None if next.len() < size => {
                     chosen.push(candidate.token);
-                    next.push(self.extended(candidate));
+                    next.push(self.extended(candidate, logits));
                 }
                 // Too improbable to be a hypothesis, or a beam.
                 _ => {}
@@ -241,7 +243,8 @@ impl<'o> Search<'o> {
         for beam in self.beams.iter().filter(|beam| beam.processors.is_complete()) {
             let ids = beam.ids[self.prompt..].to_vec();
             let score = self.options.score(beam.log_probability, ids.len().clamp(1, length));
-            self.hypotheses.offer(Hypothesis { ids, score, stop_reason: StopReason::Complete });
+            let scores = beam.scores.clone();
+            self.hypotheses.offer(Hypothesis { ids, score, scores, stop_reason: StopReason::Complete });
         }
     }
 
@@ -257,20 +260,30 @@ impl<'o> Search<'o> {
         processors.is_complete().then_some(StopReason::Complete)
     }
 
-    fn extended(&self, candidate: Candidate) -> Beam {
-        let Beam { mut ids, mut processors, .. } = self.beams[candidate.beam].clone();
+    /// The beam of a candidate, whose token was chosen by the `logits` `[beams, V]`.
+    fn extended(&self, candidate: Candidate, logits: &[f32]) -> Beam {
+        let Beam { mut ids, mut processors, mut scores, .. } = self.beams[candidate.beam].clone();
         ids.push(candidate.token);
+        scores.extend(self.score(&candidate, logits));
         processors.accept(candidate.token);
-        Beam { ids, processors, log_probability: candidate.log_probability, parent: candidate.beam }
+        Beam { ids, processors, scores, log_probability: candidate.log_probability, parent: candidate.beam }
     }
 
-    fn finish(&mut self, candidate: Candidate, length: usize, stop_reason: StopReason) {
-        let mut ids = self.extended(candidate).ids.split_off(self.prompt);
+    /// The score of a candidate's token, if the options ask for it.
+    fn score(&self, candidate: &Candidate, logits: &[f32]) -> Option<TokenScore> {
+        let vocab_size = logits.len() / self.beams.len();
+        let row = &logits[candidate.beam * vocab_size..][..vocab_size];
+        self.options.logprobs.map(|top| TokenScore::of(row, candidate.token, top))
+    }
+
+    fn finish(&mut self, candidate: Candidate, logits: &[f32], length: usize, stop_reason: StopReason) {
+        let Beam { mut ids, mut scores, .. } = self.extended(candidate, logits);
         if matches!(stop_reason, StopReason::StopToken(_)) {
             ids.pop();
+            scores.pop();
         }
-        let score = self.options.score(candidate.log_probability, length);
-        self.hypotheses.offer(Hypothesis { ids, score, stop_reason });
+        let (ids, score) = (ids.split_off(self.prompt), self.options.score(candidate.log_probability, length));
+        self.hypotheses.offer(Hypothesis { ids, score, scores, stop_reason });
     }
 
     /// Whether hypotheses of this length (`beams`, best first) may still become results.

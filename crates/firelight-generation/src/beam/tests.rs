@@ -1,11 +1,13 @@
 //! The search against what is known without it: greedy choice, every sequence there is, and a row alone.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use proptest::prelude::*;
 
 use super::*;
 use crate::mock::{Pairs, Successor};
+use crate::processors::{ContrastiveDecoding, Dry};
 use crate::{GenerationOptions, Processing, StopReason, generate};
 
 fn search(model: &Pairs, prompt: &[[u32; 2]], options: &BeamOptions) -> Vec<Vec<Hypothesis>> {
@@ -20,6 +22,17 @@ fn tables(vocab_size: usize) -> impl Strategy<Value = Pairs> {
 
 fn early_stopping() -> impl Strategy<Value = EarlyStopping> {
     prop_oneof![Just(EarlyStopping::Full), Just(EarlyStopping::Heuristic), Just(EarlyStopping::Never)]
+}
+
+/// Processors that look back, of which each beam has its own.
+fn processing() -> impl Strategy<Value = Processing> {
+    (1.0f64..2.0, 2usize..5, 0usize..4, any::<bool>()).prop_map(|(penalty, ngram, least, repeats)| Processing {
+        repetition_penalty: penalty,
+        no_repeat_ngram_size: ngram,
+        min_new_tokens: least,
+        dry: (!repeats).then(|| Dry { allowed: 1, ..Dry::default() }),
+        ..Processing::default()
+    })
 }
 
 /// The score of a hypothesis, recomputed from the model's table alone.
@@ -45,8 +58,10 @@ fn every(model: &Pairs, prompt: [u32; 2], stop: u32, len: usize, length_penalty:
         open = rest;
     }
     found.extend(open.into_iter().map(|ids| (ids, StopReason::MaxNewTokens)));
-    let mut found: Vec<Hypothesis> =
-        found.into_iter().map(|(ids, stop_reason)| Hypothesis { ids, score: 0.0, stop_reason }).collect();
+    let mut found: Vec<Hypothesis> = found
+        .into_iter()
+        .map(|(ids, stop_reason)| Hypothesis { ids, score: 0.0, scores: Vec::new(), stop_reason })
+        .collect();
     for hypothesis in &mut found {
         hypothesis.score = recomputed(model, prompt, hypothesis, length_penalty);
     }
@@ -231,6 +246,20 @@ proptest! {
     }
 
     #[test]
+    fn each_token_has_the_score_of_the_model(model in tables(6), first in 0u32..6, processing in processing()) {
+        let options = BeamOptions::new(5).with_beams(3).with_n_best(3).with_stop_tokens([5]).with_logprobs(2);
+        for found in &search(&model, &[[1, first]], &options.with_processing(processing))[0] {
+            let text = [&[1, first], &found.ids[..]].concat();
+            prop_assert_eq!(found.scores.len(), found.ids.len());
+            for (score, three) in found.scores.iter().zip(text.windows(3)) {
+                let expected = model.log_probability(three[0], three[1], three[2]);
+                prop_assert_eq!((score.id, score.top.len()), (three[2], 2));
+                prop_assert!((score.log_probability - expected).abs() < 1e-6, "{:?} {}", score, expected);
+            }
+        }
+    }
+
+    #[test]
     fn enough_beams_find_the_best_of_all_sequences(
         model in tables(3), first in 0u32..3, length_penalty in 0.0f64..2.0,
     ) {
@@ -249,11 +278,17 @@ proptest! {
 
     #[test]
     fn a_row_is_searched_in_company_as_it_is_alone(
-        model in tables(6), firsts in proptest::collection::vec(0u32..6, 1..5), early_stopping in early_stopping(),
-        length_penalty in -1.0f64..2.0,
+        (model, amateur) in (tables(6), tables(6)), firsts in proptest::collection::vec(0u32..6, 1..5),
+        early_stopping in early_stopping(), length_penalty in -1.0f64..2.0,
+        groups in proptest::sample::select(vec![(1usize, 0.0f64), (2, 0.7), (4, 2.5)]), processing in processing(),
+        asks_amateur in any::<bool>(),
     ) {
-        let options = BeamOptions::new(6).with_beams(3).with_n_best(3).with_early_stopping(early_stopping);
-        let options = options.with_length_penalty(length_penalty).with_stop_tokens([5]);
+        let options = BeamOptions::new(6).with_beams(4).with_n_best(4).with_early_stopping(early_stopping);
+        let options = options.with_length_penalty(length_penalty).with_stop_tokens([5]).with_groups(groups.0, groups.1);
+        let mut options = options.with_processing(processing);
+        if asks_amateur {
+            options = options.with_processor(ContrastiveDecoding::new(Arc::new(amateur)));
+        }
         let prompts: Vec<[u32; 2]> = firsts.iter().map(|&first| [2, first]).collect();
         let together = search(&model, &prompts, &options);
         prop_assert_eq!(together.len(), prompts.len());

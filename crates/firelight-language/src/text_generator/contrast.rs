@@ -1,11 +1,17 @@
 //! Text that contrasts with what was written before it (contrastive search), or with what a weaker model would write (contrastive decoding).
 
+use std::ops::Range;
+use std::slice;
 use std::sync::Arc;
 
+use firelight_data::TextStream;
 use firelight_generation::processors::ContrastiveDecoding;
-use firelight_generation::{ContrastiveOptions, GeneratedText, GenerationError, contrastive_search};
+use firelight_generation::{
+    ContrastiveOptions, Generated, GeneratedText, GenerationError, StopReason, StopStrings, contrastive_search_rows,
+};
 use firelight_storage::TaskError;
 
+use super::batch::TOGETHER;
 use super::{TextGenerator, overflow};
 use crate::model::LanguageModel;
 
@@ -77,21 +83,73 @@ impl TextGenerator {
         Ok(self)
     }
 
-    /// Continues `prompt` by [`contrastive_search`] (Su et al. 2022): of the most probable tokens the one that is least like the text so far.
-    /// It reads with the KV cache always, and nothing is drawn or guessed.
+    /// Continues `prompt` by [`contrastive_search`](firelight_generation::contrastive_search()) (Su et al. 2022): of the most probable tokens
+    /// the one that is least like the text so far. It reads with the KV cache always, and nothing is drawn or guessed.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
     pub fn contrast(&self, prompt: &str, options: &ContrastiveOptions) -> Result<GeneratedText, TaskError> {
-        let prompt = self.readable(self.encode(prompt)?, 0); // as the text slides
-        let (mut options, text) = (options.clone(), self.tokenizer.stream_after(&prompt));
+        Ok(self.contrasted(vec![self.sliding(prompt)?], slice::from_ref(options))?.swap_remove(0))
+    }
+
+    /// Continues several prompts as [`contrast`](Self::contrast) does, with options for each, and reads as many of them together as fit. Each
+    /// text, and each error, is the one that the prompt would get alone, up to rounding.
+    ///
+    /// # Panics
+    /// If there are not as many options as prompts.
+    pub fn contrast_each_with<S: AsRef<str>>(
+        &self,
+        prompts: &[S],
+        options: &[ContrastiveOptions],
+    ) -> Vec<Result<GeneratedText, TaskError>> {
+        assert_eq!(prompts.len(), options.len(), "options for each prompt");
+        let read: Vec<_> = prompts.iter().map(|prompt| self.sliding(prompt.as_ref())).collect();
+        let lengths: Vec<usize> = read.iter().map(|read| read.as_ref().map_or(0, Vec::len)).collect();
+        let most = |count: fn(&ContrastiveOptions) -> usize| options.iter().map(count).max().unwrap_or(0);
+        let (candidates, new) = (most(|options| options.top_k), most(|options| options.max_new_tokens));
+        let together = |group: Range<usize>| {
+            let rows = read[group.clone()].iter().map(|read| read.as_ref().ok().cloned()).collect::<Option<Vec<_>>>();
+            self.contrasted(rows.filter(|rows| rows.len() > 1)?, &options[group]).ok()
+        };
+        let alone = |row: usize| self.contrast(prompts[row].as_ref(), &options[row]);
+        // Each candidate of each prompt needs a cache.
+        self.in_groups(&lengths, ((TOGETHER / candidates.max(1)).max(1), new), together, alone)
+    }
+
+    /// The ids of a prompt whose text slides: of it none are kept.
+    fn sliding(&self, prompt: &str) -> Result<Vec<u32>, TaskError> {
+        Ok(self.readable(self.encode(prompt)?, 0))
+    }
+
+    /// Continues prompts together. An error has the text of a prompt that is alone.
+    fn contrasted(
+        &self,
+        prompts: Vec<Vec<u32>>,
+        options: &[ContrastiveOptions],
+    ) -> Result<Vec<GeneratedText>, TaskError> {
+        let streams: Vec<TextStream> = prompts.iter().map(|prompt| self.tokenizer.stream_after(prompt)).collect();
+        let mut fitting: Vec<ContrastiveOptions> =
+            prompts.iter().zip(options).map(|(prompt, options)| self.contrasting(options, prompt.len())).collect();
+        for (options, stream) in fitting.iter_mut().zip(&streams) {
+            StopStrings::add_to(&mut options.processing, stream, &options.stop_strings);
+        }
+        let found = contrastive_search_rows(&self.real(&self.model), prompts, &fitting)
+            .map_err(|error| error.with_texts(|ids| streams[0].clone().read(ids)))?;
+        let text = |(found, (stream, options)): (Generated, (TextStream, &ContrastiveOptions))| {
+            let Generated { ids, scores, stop_reason } = found;
+            let (text, stop) = StopStrings::cut(stream.read(&ids), &options.stop_strings);
+            let reason = overflow::reason(stop_reason, ids.len(), options.max_new_tokens);
+            GeneratedText { text, ids, scores, stop_reason: stop.map_or(reason, StopReason::StopString) }
+        };
+        Ok(found.into_iter().zip(streams.into_iter().zip(options)).map(text).collect())
+    }
+
+    /// The options of a text behind a prompt of so many tokens, with what the model's makers say.
+    fn contrasting(&self, options: &ContrastiveOptions, prompt: usize) -> ContrastiveOptions {
+        let mut options = options.clone();
         self.end(&mut options.stop_tokens, &mut options.processing);
-        let asked = options.max_new_tokens;
-        options.max_new_tokens = self.room(asked, prompt.len());
-        let found = contrastive_search(&self.real(&self.model), vec![prompt], &options)
-            .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
-        let stop_reason = overflow::reason(found.stop_reason, found.ids.len(), asked);
-        Ok(GeneratedText { text: text.read(&found.ids), ids: found.ids, scores: found.scores, stop_reason })
+        options.max_new_tokens = self.room(options.max_new_tokens, prompt);
+        options
     }
 }
 

@@ -1,7 +1,8 @@
 //! Several continuations of one prompt: samples, the best of them, and beam search.
 
 use firelight_generation::{
-    BeamOptions, GeneratedText, GenerationOptions, Hypothesis, beam_search, generate_text_samples,
+    BeamOptions, GeneratedText, GenerationOptions, Hypothesis, StopReason, StopStrings, beam_search,
+    generate_text_samples,
 };
 use firelight_storage::{InputError, TaskError};
 
@@ -55,16 +56,20 @@ impl TextGenerator {
     pub fn search(&self, prompt: &str, options: &BeamOptions) -> Result<Vec<(String, Hypothesis)>, TaskError> {
         let (mut options, (prompt, text)) = (options.clone(), self.read(prompt)?);
         self.end(&mut options.stop_tokens, &mut options.processing);
+        StopStrings::add_to(&mut options.processing, &text, &options.stop_strings);
         let (asked, read) = (options.max_new_tokens, prompt[0].len());
         options.max_new_tokens = self.room(asked, read);
         if options.max_new_tokens == 0 && asked > 0 {
             return Err(overflow::full(read).into());
         }
+        let read = |ids: &[u32]| StopStrings::cut(text.clone().read(ids), &options.stop_strings);
         let found = beam_search(&self.real(&self.decoder()), prompt, &options)
-            .map_err(|error| error.with_texts(|ids| text.clone().read(ids)))?;
+            .map_err(|error| error.with_texts(|ids| read(ids).0))?;
         let written = |mut hypothesis: Hypothesis| {
-            hypothesis.stop_reason = overflow::reason(hypothesis.stop_reason, hypothesis.ids.len(), asked);
-            (text.clone().read(&hypothesis.ids), hypothesis)
+            let (text, stop) = read(&hypothesis.ids);
+            let reason = overflow::reason(hypothesis.stop_reason, hypothesis.ids.len(), asked);
+            hypothesis.stop_reason = stop.map_or(reason, StopReason::StopString);
+            (text, hypothesis)
         };
         Ok(found.into_iter().flatten().map(written).collect())
     }

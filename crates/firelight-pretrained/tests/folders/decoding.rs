@@ -156,7 +156,7 @@ fn decoded<M: Autoregressive<Prompt = Vec<Vec<u32>>>>(
     found.into_iter().map(|row| vec![row.ids]).collect()
 }
 
-/// The same of a contrastive search, row by row.
+/// The same of a contrastive search.
 fn contrasted(
     model: &LanguageModel,
     case: &Case,
@@ -168,7 +168,8 @@ fn contrasted(
         .with_contrast(case.options["top_k"].as_u64().unwrap() as usize, alpha)
         .with_stop_tokens([end])
         .with_processing(processing(&case.options));
-    rows.iter().map(|row| vec![contrastive_search(model, vec![row.clone()], &options).unwrap().ids]).collect()
+    let found = contrastive_search(model, rows.to_vec(), &options).unwrap();
+    found.into_iter().map(|row| vec![row.ids]).collect()
 }
 
 fn open(folder: &str) -> AutoModel {

@@ -45,18 +45,19 @@ fn targets<M: Autoregressive>(
     length_penalty: f64,
 ) -> Result<Vec<Hypothesis>, GenerationError> {
     let of = |score: &Option<TokenScore>| score.as_ref().map_or(0.0, |score| score.log_probability);
-    let mut rows: Vec<(Vec<u32>, f64)> = vec![(Vec::new(), 0.0); tokens.batch_size()];
+    let mut rows: Vec<(Vec<u32>, Vec<TokenScore>)> = vec![(Vec::new(), Vec::new()); tokens.batch_size()];
     while let Some(step) = tokens.next() {
-        for ((ids, total), (id, score)) in rows.iter_mut().zip(step?.into_iter().zip(tokens.scores())) {
+        for ((ids, scores), (id, score)) in rows.iter_mut().zip(step?.into_iter().zip(tokens.scores())) {
             ids.extend(id);
-            *total += of(score);
+            scores.extend(score.clone());
         }
     }
-    let ended = rows.into_iter().enumerate().map(|(row, (ids, total))| {
+    let ended = rows.into_iter().enumerate().map(|(row, (ids, scores))| {
         let (end, stop_reason) = (&tokens.end_scores()[row], tokens.stops()[row]);
+        let total: f64 = scores.iter().map(|score| score.log_probability).sum();
         let length = ids.len() + usize::from(end.is_some());
         let score = (total + of(end)) / (length.max(1) as f64).powf(length_penalty);
-        Hypothesis { ids, score, stop_reason: stop_reason.unwrap_or(StopReason::MaxNewTokens) }
+        Hypothesis { ids, score, scores, stop_reason: stop_reason.unwrap_or(StopReason::MaxNewTokens) }
     });
     Ok(ended.collect())
 }

@@ -19,6 +19,15 @@ pub struct TranslateOptions {
     pub early_stopping: EarlyStopping,
     /// Draws each token instead of searching for the best text; there is one beam, and one translation. Default: none.
     pub draws: Option<Draws>,
+    /// The most tokens of a translation, its end token counted, at least 1. Default: as many as the model has places for.
+    pub max_new_tokens: Option<usize>,
+    /// Ids that end a translation, beside the end tokens of the model. Default: none.
+    pub end_tokens: Vec<u32>,
+    /// Strings that end a translation, even if they begin within a token; they are not part of it. Default: none.
+    pub stop_strings: Vec<String>,
+    /// Scores each token by the model's own probabilities, and lists this many of the most probable tokens at its place. Default: tokens are
+    /// not scored.
+    pub logprobs: Option<usize>,
     /// Penalties, bans and forced tokens, and a constraint. Default: none but those of the model's makers.
     pub processing: Processing,
     /// Whether the [sentences](firelight_data::sentences()) of a line are translated one by one. The translation of a line of several is the
@@ -64,7 +73,7 @@ pub(super) fn token_by_token(search: &BeamOptions) -> GenerationOptions {
         .greedy()
         .with_processing(search.processing.clone())
         .with_stop_tokens(search.stop_tokens.clone())
-        .with_logprobs(0)
+        .with_logprobs(search.logprobs.unwrap_or(0))
 }
 
 impl Default for TranslateOptions {
@@ -77,6 +86,10 @@ impl Default for TranslateOptions {
             diversity_penalty: 0.0,
             early_stopping: EarlyStopping::default(),
             draws: None,
+            max_new_tokens: None,
+            end_tokens: Vec::new(),
+            stop_strings: Vec::new(),
+            logprobs: None,
             processing: Processing::default(),
             sentences: false,
             truncate: false,

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use firelight_data::{Batching, longest_first};
-use firelight_generation::{BeamOptions, GenerationError, GenerationOptions, Hypothesis, WithVocabulary, beam_search};
+use firelight_generation::{
+    BeamOptions, GenerationError, GenerationOptions, Hypothesis, StopStrings, WithVocabulary, beam_search,
+};
 use firelight_storage::{InputError, TaskError};
 
 use super::guessed::drawn;
@@ -92,17 +94,21 @@ impl Translator {
 
     /// The options of the search.
     pub(super) fn beams(&self, options: &TranslateOptions) -> Result<BeamOptions, TaskError> {
-        let mut beams = BeamOptions::new(self.model.max_target_len() - usize::from(self.forced_first().is_some()))
+        let places = self.model.max_target_len() - usize::from(self.forced_first().is_some());
+        let mut beams = BeamOptions::new(options.max_new_tokens.map_or(places, |most| most.min(places)))
             .with_beams(options.beams)
             .with_length_penalty(options.length_penalty)
             .with_n_best(options.n_best)
             .with_groups(options.groups, options.diversity_penalty)
             .with_early_stopping(options.early_stopping)
             .with_processing(options.processing.clone())
-            .with_stop_tokens(self.stop_tokens());
+            .with_stop_tokens(self.stop_tokens(&options.end_tokens))
+            .with_stop_strings(options.stop_strings.clone());
+        beams.logprobs = options.logprobs;
         self.defaults.add_to(&mut beams.processing, self.vocabulary.target().vocab_size());
         require_one_best(options)?;
         beams.validate()?;
+        StopStrings::add_to(&mut beams.processing, &self.vocabulary.target().stream(), &options.stop_strings);
         if let Some(draws) = &options.draws {
             require_one_beam(options)?;
             draws.options(&beams).validate()?;
@@ -116,8 +122,10 @@ impl Translator {
         self.defaults.first(self.vocabulary.target().vocab_size())
     }
 
-    fn stop_tokens(&self) -> Vec<u32> {
+    /// The end tokens of the model, and others.
+    fn stop_tokens(&self, others: &[u32]) -> Vec<u32> {
         let ends = [self.vocabulary.ends().target].into_iter().chain(self.defaults.end_tokens().iter().copied());
+        let ends = ends.chain(others.iter().copied());
         ends.collect::<BTreeSet<u32>>().into_iter().collect()
     }
 }

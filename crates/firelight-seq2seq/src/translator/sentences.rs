@@ -58,6 +58,7 @@ pub(super) fn joined(mut parts: Vec<Vec<Translation>>) -> Vec<Translation> {
         text: texts.join(" "),
         ids: found.iter().flat_map(|found| found.ids.iter().copied()).collect(),
         score: scores / found.len() as f64,
+        scores: found.iter().flat_map(|found| found.scores.clone()).collect(),
     }]
 }
 

@@ -156,7 +156,7 @@ fn what_stands_around_a_source_counts_and_is_not_cut_off() {
 fn places_of_an_alignment_are_those_of_the_text_alone() {
     let (front, back) = (&["<s>"][..], &["</s>", "de"][..]);
     let translator = framed_translator(front, back);
-    let translation = Translation { text: "bab".into(), ids: vec![1, 0, 1], score: 0.0 };
+    let translation = Translation { text: "bab".into(), ids: vec![1, 0, 1], score: 0.0, scores: Vec::new() };
     let pairs = translator.align("ab", &translation).unwrap();
     assert_eq!(pairs.iter().map(|pair| pair.1).collect::<Vec<_>>(), [0, 1, 2]);
     assert!(pairs.iter().all(|pair| pair.0 < 2), "{pairs:?}");
@@ -216,6 +216,67 @@ fn draws_from_the_best_token_alone_are_the_greedy_translation_with_its_score() {
     assert_eq!(texts(&found), texts(&greedy));
     for (found, greedy) in found.iter().flatten().zip(greedy.iter().flatten()) {
         assert_close(&[found.score], &[greedy.score], 1e-4);
+    }
+}
+
+/// Translators and options that all write the greedy translation: a search, draws from the best token alone, and guesses.
+fn greedy_ways() -> [(Translator, TranslateOptions); 3] {
+    let mut drawing = drawing(1);
+    drawing.draws.iter_mut().for_each(|draws| draws.sampling.top_k = Some(1));
+    let guessing = translator().with_lookup(firelight_generation::PromptLookup::default());
+    [(translator(), TranslateOptions::greedy()), (translator(), drawing), (guessing, TranslateOptions::greedy())]
+}
+
+#[test]
+fn translations_end_where_they_are_told_to_in_every_way() {
+    let lines = ["abc", "hgfedcba", "a"];
+    let long = Processing { min_new_tokens: 6, ..Processing::default() };
+    for (translator, options) in greedy_ways() {
+        let write = |options: TranslateOptions| {
+            let found = translator.translate_with(&lines, &options, |_| ()).unwrap();
+            found.into_iter().flatten().collect::<Vec<_>>()
+        };
+        let plain = write(options.clone());
+        let end = *plain.iter().flat_map(|found| &found.ids).next_back().expect("a token");
+        let ended = write(TranslateOptions { end_tokens: vec![end], ..options.clone() });
+        for (found, plain) in ended.iter().zip(&plain) {
+            assert_eq!(found.ids, plain.ids.split(|&id| id == end).next().unwrap());
+        }
+
+        let options = TranslateOptions { processing: long.clone(), ..options };
+        let whole = write(options.clone());
+        let cut = write(TranslateOptions { max_new_tokens: Some(3), ..options.clone() });
+        assert!(cut.iter().zip(&whole).all(|(cut, whole)| cut.ids == whole.ids[..3]), "{cut:?} {whole:?}");
+        let longest = whole.iter().max_by_key(|found| found.text.len()).unwrap();
+        let stop = longest.text[1..3].to_string(); // two tokens, for a character is one
+        let stopped = write(TranslateOptions { stop_strings: vec![stop.clone()], ..options.clone() });
+        for (found, whole) in stopped.iter().zip(&whole) {
+            assert_eq!(found.text, whole.text.split(&stop).next().unwrap());
+        }
+        let shorter = stopped.iter().zip(&whole).any(|(found, whole)| found.ids.len() < whole.ids.len());
+        assert!(shorter, "nothing is written behind a stop string");
+    }
+    let none = TranslateOptions { max_new_tokens: Some(0), ..TranslateOptions::greedy() };
+    let error = translator().translate_with(&lines, &none, |_| ()).unwrap_err();
+    assert!(error.is_user_error() && error.to_string().contains("max_new_tokens is 0"), "{error}");
+}
+
+#[test]
+fn each_token_of_a_translation_has_a_score_in_every_way() {
+    let lines = ["abc", "hgfedcba"];
+    let mut first: Option<Vec<f64>> = None;
+    for (translator, options) in greedy_ways() {
+        let found =
+            translator.translate_with(&lines, &TranslateOptions { logprobs: Some(2), ..options.clone() }, |_| ());
+        let scored: Vec<Translation> = found.unwrap().into_iter().flatten().collect();
+        for found in &scored {
+            assert_eq!(found.scores.iter().map(|score| score.id).collect::<Vec<_>>(), found.ids);
+            assert!(found.scores.iter().all(|score| score.rank == Some(1) && score.top.len() == 2), "{found:?}");
+        }
+        let all = scored.iter().flat_map(|found| &found.scores).map(|score| score.log_probability).collect::<Vec<_>>();
+        assert_close(&all, first.get_or_insert_with(|| all.clone()), 1e-4);
+        let plain = translator.translate_with(&lines, &options, |_| ()).unwrap();
+        assert!(plain.iter().flatten().all(|found| found.scores.is_empty()));
     }
 }
 

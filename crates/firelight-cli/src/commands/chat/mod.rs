@@ -76,6 +76,7 @@ impl Chat {
             None => sampling,
         })?;
         self.restrictions.add_to(&mut options.processing, generator.tokenizer(), "", self.max_new_tokens)?;
+        self.sampling.penalties().repetitions.add_breakers(&mut options.processing, generator.tokenizer())?;
         options.validate()?;
         let session = ChatSession::new(&generator, template).with_system(self.system.unwrap_or_default());
         let talk = Talk::new(session, options, Breakable::listen()?);

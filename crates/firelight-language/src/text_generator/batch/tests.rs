@@ -1,8 +1,10 @@
+use burn::tensor::Device;
+use firelight_core::ParamBuilder;
 use firelight_generation::Processing;
 
 use super::*;
 use crate::text_generator::ContextOverflow;
-use crate::text_generator::tests::generator;
+use crate::text_generator::tests::{config, generator};
 
 #[test]
 fn prompts_are_continued_together_as_they_are_alone() {
@@ -17,6 +19,25 @@ fn prompts_are_continued_together_as_they_are_alone() {
         }
     }
     assert!(generator().generate_each(&["a"; 0], &options).is_empty());
+}
+
+#[test]
+fn prompts_that_begin_alike_are_continued_as_they_are_alone() {
+    let model = config().with_max_seq_len(40).init_with(&ParamBuilder::new(&Device::default(), 0));
+    let generator = TextGenerator::new(model, generator().tokenizer);
+    let prompts = ["abcdefghhgfedcba", "abcdefghhgfedcba b", "abcdefghhgfedcbacafe", "abcdefghhgfedcbah"];
+    let ids = |prompts: &[&str]| prompts.iter().map(|prompt| generator.encode(prompt).unwrap()).collect::<Vec<_>>();
+    assert!(!generator.shares(&ids(&prompts)) && generator.shares(&ids(&prompts[1..])));
+    assert!(!generator.shares(&ids(&["abcdefghhgfedcbah", "hbcdefghhgfedcbah"])));
+    let options = GenerationOptions::new(9).with_temperature(1.5).with_seed(3);
+    for prompts in [&prompts[..], &prompts[1..]] {
+        let together = generator.generate_each(prompts, &options);
+        for (prompt, found) in prompts.iter().zip(together) {
+            assert_eq!(found.unwrap(), generator.generate(prompt, &options).unwrap(), "{prompt:?}");
+        }
+    }
+    let uncached = generator.without_cache();
+    assert!(!uncached.shares(&[vec![1; 20], vec![1; 20]]));
 }
 
 /// The context holds 12 tokens: with a forced one, the longer prompt has room for 7 of 8 new tokens.
@@ -53,8 +74,9 @@ fn prompts_with_options_of_their_own_are_continued_as_they_are_alone() {
 #[test]
 fn groups_hold_what_fits_into_the_context() {
     let always = |_, _| true;
-    assert_eq!(groups(&[3, 1, 4, 9, 2, 2], 5, 12, always), [0..3, 3..4, 4..6]);
-    assert_eq!(groups(&[1; 40], 5, 12, always), [0..16, 16..32, 32..40]);
-    assert_eq!(groups(&[1, 1], 50, 12, always), [0..1, 1..2]);
-    assert_eq!(groups(&[1, 2, 7, 8], 1, 12, |past, len| (past < 6) == (len < 6)), [0..2, 2..4]);
+    assert_eq!(groups(&[3, 1, 4, 9, 2, 2], 16, (5, 12), always), [0..3, 3..4, 4..6]);
+    assert_eq!(groups(&[1; 40], 16, (5, 12), always), [0..16, 16..32, 32..40]);
+    assert_eq!(groups(&[1; 5], 2, (5, 12), always), [0..2, 2..4, 4..5]);
+    assert_eq!(groups(&[1, 1], 16, (50, 12), always), [0..1, 1..2]);
+    assert_eq!(groups(&[1, 2, 7, 8], 16, (1, 12), |past, len| (past < 6) == (len < 6)), [0..2, 2..4]);
 }

@@ -35,6 +35,22 @@ fn of_a_prompt_that_slides_none_is_kept_as_of_its_text() {
     assert_eq!(found, generator().contrast("ghhgfedcba", &options).unwrap());
 }
 
+#[test]
+fn prompts_are_contrasted_together_as_they_are_alone() {
+    let prompts = ["abc", "d", "az", "hgfed cb", "", "fe", "gab", "abcdefgh abcdef"];
+    let own = |row: usize| ContrastiveOptions::new(2 + row % 3).with_contrast(1 + row % 4, 0.7);
+    let options: Vec<ContrastiveOptions> = (0..prompts.len()).map(own).collect();
+    let told = |found: Result<GeneratedText, TaskError>| found.map_err(|error| error.to_string());
+    for generator in [generator(), generator().with_context_overflow(ContextOverflow::Stop)] {
+        let together = generator.contrast_each_with(&prompts, &options);
+        assert_eq!(together.len(), prompts.len());
+        for (row, found) in together.into_iter().enumerate() {
+            let alone = generator.contrast(prompts[row], &options[row]);
+            assert_eq!(told(found), told(alone), "{:?}", prompts[row]);
+        }
+    }
+}
+
 /// Another model of the same vocabulary.
 fn other() -> TextGenerator {
     TextGenerator::new(config().init_with(&ParamBuilder::new(&Device::default(), 1)), generator().tokenizer)
@@ -71,6 +87,21 @@ fn every_way_of_continuing_has_the_amateur() {
     assert_eq!(generator.generate_samples("abc", 2, &greedy).unwrap(), [expected.clone(), expected.clone()]);
     let search = ContrastiveOptions::new(TOKENS).with_contrast(4, 0.0);
     assert_eq!(generator.contrast("abc", &search).unwrap(), expected);
+}
+
+#[test]
+fn an_amateur_reads_each_prompt_of_a_batch_by_itself() {
+    let generator = generator().with_amateur(other(), amateur(5.0, 0.0)).unwrap();
+    let prompts = ["abc", "d", "hgf", "fe"];
+    let alike = |together: Vec<Result<GeneratedText, TaskError>>, alone: &dyn Fn(&str) -> GeneratedText| {
+        let together: Vec<GeneratedText> = together.into_iter().map(Result::unwrap).collect();
+        assert_eq!(together, prompts.map(alone));
+    };
+    let drawn = GenerationOptions::new(5).with_temperature(1.5).with_seed(3);
+    alike(generator.generate_each(&prompts, &drawn), &|prompt| generator.generate(prompt, &drawn).unwrap());
+    let search = ContrastiveOptions::new(5);
+    let each = vec![search.clone(); prompts.len()];
+    alike(generator.contrast_each_with(&prompts, &each), &|prompt| generator.contrast(prompt, &search).unwrap());
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use firelight_generation::{GenerationError, History, LogitsProcessor};
+use firelight_generation::{ContrastiveOptions, GenerationError, History, LogitsProcessor};
 
 use super::*;
 use crate::text_generator::tests::generator;
@@ -41,6 +41,22 @@ fn the_best_of_several_texts_has_the_most_probable_tokens() {
 }
 
 #[test]
+fn the_best_of_a_batch_is_the_best_of_texts_drawn_in_other_batches() {
+    let (generator, options) =
+        (generator(), GenerationOptions::new(6).with_temperature(2.0).with_seed(1).with_logprobs(0));
+    let drawn = |sample: usize| generator.generate_samples("abc", sample + 1, &options).unwrap().remove(sample);
+    let all: Vec<GeneratedText> = (0..18).map(drawn).collect();
+    let mut best = &all[0];
+    for (sample, text) in all.iter().enumerate() {
+        if text.mean_log_probability() > best.mean_log_probability() {
+            best = text;
+        }
+        assert_eq!(&generator.generate_best("abc", sample + 1, &options).unwrap().ids, &best.ids, "{sample}");
+    }
+    assert_ne!(best.ids, all[0].ids, "the first of these draws is not the best");
+}
+
+#[test]
 fn one_beam_is_greedy_and_more_find_no_less_probable_texts() {
     let generator = generator();
     let greedy = generator.generate("abc", &GenerationOptions::new(6).greedy()).unwrap();
@@ -52,6 +68,26 @@ fn one_beam_is_greedy_and_more_find_no_less_probable_texts() {
     let five = search(5);
     assert_eq!(five.len(), 5);
     assert!(five[0].1.score >= search(1)[0].1.score && five.is_sorted_by(|a, b| a.1.score >= b.1.score));
+}
+
+#[test]
+fn stop_strings_end_the_texts_of_searches_as_those_of_other_ways() {
+    let generator = generator();
+    let whole = generator.generate("abc", &GenerationOptions::new(8).greedy()).unwrap().text;
+    let stop = &whole[3..5]; // two tokens, for a character is one
+    let greedy = generator.generate("abc", &GenerationOptions::new(8).greedy().with_stop_strings([stop])).unwrap();
+    assert_eq!(greedy.stop_reason, StopReason::StopString(0));
+    let (text, found) =
+        generator.search("abc", &BeamOptions::new(8).with_beams(1).with_stop_strings([stop])).unwrap().remove(0);
+    assert_eq!((text, found.ids, found.stop_reason), (greedy.text.clone(), greedy.ids.clone(), greedy.stop_reason));
+    let contrast = ContrastiveOptions::new(8).with_contrast(3, 0.0).with_stop_strings([stop]);
+    assert_eq!(generator.contrast("abc", &contrast).unwrap(), greedy);
+    // Only spaces do not end a text.
+    let letters: Vec<String> = ('a'..='h').map(String::from).collect();
+    let several = BeamOptions::new(8).with_beams(4).with_n_best(4).with_stop_strings(letters);
+    let found = generator.search("abc", &several).unwrap();
+    assert!(found.iter().any(|(_, found)| matches!(found.stop_reason, StopReason::StopString(_))), "{found:?}");
+    assert!(found.iter().all(|(text, _)| text.chars().all(|character| character == ' ')), "{found:?}");
 }
 
 /// Fails at a new token.
