@@ -19,6 +19,9 @@ pub struct Generated {
 
 /// Continues the prompt and returns one continuation per row.
 ///
+/// A row's text does not depend on the other rows, so rows with equal prompts get equal texts; [`generate_samples`] continues one prompt in
+/// several ways.
+///
 /// `observe` sees the tokens of every step as they come, one entry per row, `None` for rows that have ended; it breaks
 /// off the generation with [`ControlFlow::Break`]. Callers with nothing to watch pass `|_| ControlFlow::Continue(())`.
 ///
@@ -39,8 +42,8 @@ const TOGETHER: usize = 16;
 
 /// Continues the prompt `samples` times: one continuation per row for each sample, those of the first sample first.
 ///
-/// All samples use one seed, each with a stream of random numbers of its own. So sample `i` does not depend on how many others
-/// there are, and the first is what [`generate`] returns. Greedy samples are all alike.
+/// All samples use one seed, each with a stream of random numbers of its own. So sample `i` of a row depends neither on how many samples
+/// there are nor on the other rows, and the first is what [`generate`] returns. Greedy samples are all alike.
 ///
 /// # Errors
 /// As [`generate`].
@@ -131,26 +134,47 @@ mod tests {
         assert_ne!(run(&options.clone().with_seed(1)), run(&options.with_seed(2)));
     }
 
-    #[test]
-    fn samples_are_the_rows_of_a_prompt_that_is_repeated() {
-        let prompt = vec![vec![0, 1], vec![2, 3]];
-        let model = Pairs::from_probabilities(4, |before, last| match (before + last) % 3 {
+    /// Distributions that differ from place to place.
+    fn pairs() -> Pairs {
+        Pairs::from_probabilities(4, |before, last| match (before + last) % 3 {
             0 => [0.1, 0.2, 0.3, 0.4],
             1 => [0.4, 0.1, 0.4, 0.1],
             _ => [0.25; 4],
-        });
-        let options = GenerationOptions::new(12).with_temperature(1.0).with_seed(9).with_stop_tokens([3]);
+        })
+    }
+
+    fn drawing() -> GenerationOptions {
+        GenerationOptions::new(12).with_temperature(1.0).with_seed(9).with_stop_tokens([3])
+    }
+
+    #[test]
+    fn many_samples_are_decoded_in_parts() {
+        let (model, options, prompt) = (pairs(), drawing(), vec![vec![0, 1], vec![2, 3]]);
         let found = generate_samples(&model, prompt.clone(), 20, &options).unwrap();
         // More than are decoded together, and the prompt is read once by each of the two parts.
         let read = model.rows_read();
         assert_eq!((found.len(), read[0]), (40, 2));
         assert!(read[1] > 2 && read[1] <= 32 && read.windows(2).filter(|two| two[1] > two[0]).count() <= 3, "{read:?}");
-        let continued = |prompt| generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap();
-        assert_eq!(found, continued(vec![prompt.clone(); 20].concat()));
-        assert_eq!(found[..2], continued(prompt.clone()));
         assert_eq!(found[..6], generate_samples(&model, prompt.clone(), 3, &options).unwrap());
         assert_ne!(found[0], found[2], "samples of one row draw apart");
         assert!(generate_samples(&model, prompt, 0, &options).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_samples_of_a_row_are_those_that_it_gets_alone() {
+        let (model, options, prompt) = (pairs(), drawing(), vec![vec![0, 1], vec![2, 3]]);
+        let samples = |prompt: &[Vec<u32>]| generate_samples(&model, prompt.to_vec(), 5, &options).unwrap();
+        let first =
+            |prompt: &[Vec<u32>]| generate(&model, prompt.to_vec(), &options, |_| ControlFlow::Continue(())).unwrap();
+        let alone = [samples(&prompt[..1]), samples(&prompt[1..])];
+        let each: Vec<Generated> = (0..5).flat_map(|sample| alone.iter().map(move |row| row[sample].clone())).collect();
+        assert_eq!(samples(&prompt), each);
+        assert_eq!(first(&prompt), each[..2], "`generate` writes the first sample");
+        assert_eq!(first(&prompt[1..]), each[1..2]);
+        assert_eq!(
+            first(&[prompt[1].clone(), prompt[0].clone(), prompt[1].clone()]),
+            [1, 0, 1].map(|row| each[row].clone())
+        );
     }
 
     #[test]
