@@ -33,6 +33,8 @@ mod strategy_tests;
 mod tests;
 mod vocabulary;
 #[cfg(test)]
+mod whitespace_tests;
+#[cfg(test)]
 mod writing;
 
 use std::sync::Arc;
