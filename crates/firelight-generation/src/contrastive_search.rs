@@ -139,12 +139,6 @@ pub fn contrastive_search<M: HiddenStates>(
     search.write(options)
 }
 
-/// What was written of a text, before an error.
-fn unfinished(ids: &[u32]) -> Vec<GeneratedText> {
-    let (scores, stop_reason) = (Vec::new(), StopReason::Failed);
-    vec![GeneratedText::without_text(Generated { ids: ids.to_vec(), scores, stop_reason })]
-}
-
 /// A contrastive search after some tokens.
 struct Contrast<'m, M: Autoregressive> {
     model: &'m M,
@@ -168,7 +162,7 @@ impl<M: HiddenStates> Contrast<'_, M> {
                 break;
             }
             let best = self.next_token(options, step);
-            let best = best.map_err(|error| error.after(unfinished(&self.ids[self.prompt..])))?;
+            let best = best.map_err(|error| error.after(self.unfinished()))?;
             let Some(id) = best else { break };
             if options.stop_tokens.contains(&id) {
                 stop_reason = StopReason::StopToken(id);
@@ -179,6 +173,13 @@ impl<M: HiddenStates> Contrast<'_, M> {
         }
         let stop_reason = if self.processors.is_complete() { StopReason::Complete } else { stop_reason };
         Ok(Generated { ids: self.ids.split_off(self.prompt), scores: Vec::new(), stop_reason })
+    }
+
+    /// What was written before an error, completed.
+    fn unfinished(&mut self) -> Vec<GeneratedText> {
+        let (mut ids, scores, stop_reason) = (self.ids.split_off(self.prompt), Vec::new(), StopReason::Failed);
+        ids.extend(self.processors.closing(&ids));
+        vec![GeneratedText::without_text(Generated { ids, scores, stop_reason })]
     }
 
     /// The token number `step`; none if the text is complete.

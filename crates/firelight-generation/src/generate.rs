@@ -9,7 +9,7 @@ use crate::{Autoregressive, GeneratedText, GenerationError, GenerationOptions, S
 pub struct Generated {
     /// The new ids, without the prompt and without the stop token.
     pub ids: Vec<u32>,
-    /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
+    /// The scores of the ids that were chosen, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why the row ended.
     #[doc(alias = "stopped")]
@@ -24,6 +24,9 @@ pub struct Generated {
 ///
 /// `observe` sees the tokens of every step as they come, one entry per row, `None` for rows that have ended; it breaks
 /// off the generation with [`ControlFlow::Break`]. Callers with nothing to watch pass `|_| ControlFlow::Continue(())`.
+///
+/// A row under a [`Constraint`](crate::Constraint) that is broken off, or that an error ends, is completed by tokens that the model did not
+/// choose and `observe` does not see.
 ///
 /// # Errors
 /// Options out of range, a prompt that the model refuses, or logits that are no distribution. An error after the first token is
@@ -83,19 +86,32 @@ fn collect<M: Autoregressive>(
     while let Some(tokens) = stream.next() {
         let tokens = match tokens {
             Ok(tokens) => tokens,
-            Err(error) => return Err(error.after(unfinished(rows, stream.stops()))),
+            Err(error) => {
+                complete(&mut rows, &mut stream);
+                return Err(error.after(unfinished(rows, stream.stops())));
+            }
         };
         for (row, (token, score)) in rows.iter_mut().zip(tokens.iter().zip(stream.scores())) {
             row.ids.extend(token);
             row.scores.extend(score.clone());
         }
         if observe(&tokens).is_break() {
+            complete(&mut rows, &mut stream);
             break;
         }
     }
     // Rows that the loop left open were broken off.
     rows.iter_mut().zip(stream.stops()).for_each(|(row, stop)| row.stop_reason = stop.unwrap_or(StopReason::Caller));
     Ok(rows)
+}
+
+/// Completes the rows that end here although they have not ended.
+fn complete<M: Autoregressive>(rows: &mut [Generated], stream: &mut TokenStream<'_, M>) {
+    for (row, generated) in rows.iter_mut().enumerate() {
+        if stream.stops()[row].is_none() {
+            generated.ids.extend(stream.closing(row));
+        }
+    }
 }
 
 /// The rows that an error ends, unless they had ended before.

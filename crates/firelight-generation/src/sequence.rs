@@ -113,6 +113,11 @@ impl Sequence {
         self.sampler.processors.is_complete().then_some(StopReason::Complete).or(full)
     }
 
+    /// The tokens that complete its text where it has to end here.
+    pub(crate) fn closing(&mut self) -> Vec<u32> {
+        self.sampler.processors.closing(&self.ids[self.prompt..])
+    }
+
     /// The score of a chosen token, if the options ask for it.
     pub(crate) fn score(&self, logits: &[f32], id: u32) -> Option<TokenScore> {
         self.sampler.logprobs.map(|top| TokenScore::of(logits, id, top))

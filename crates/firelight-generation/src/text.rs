@@ -14,7 +14,7 @@ pub struct GeneratedText {
     pub text: String,
     /// Its ids, without the stop token; the last of them may reach into a stop string.
     pub ids: Vec<u32>,
-    /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
+    /// The scores of the ids that were chosen, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why it ended.
     #[doc(alias = "stopped")]
@@ -40,6 +40,9 @@ impl GeneratedText {
 ///
 /// `observe` gets the text piece by piece as it comes, cut only between characters: joined, the pieces are the text. What may be the
 /// beginning of a stop string is held back until it turns out not to be. `observe` stops the generation with [`ControlFlow::Break`].
+///
+/// Whatever ends a text under a [`Constraint`](crate::Constraint), it satisfies the constraint: where `observe` or an error stops it in the middle,
+/// the rest of a short text that does is written behind it, and `observe` gets that, too.
 ///
 /// # Errors
 /// As [`generate`](crate::generate()): an error after the first token has the text up to there, which `observe` gets, too.
@@ -93,7 +96,7 @@ where
 }
 
 /// Runs a token stream to its end and decodes each row with a text stream of its own, up to the first stop string. `observe` gets the pieces
-/// with the number of their row, and ends the row with [`ControlFlow::Break`].
+/// with the number of their row, and ends the row with [`ControlFlow::Break`]. Constrained texts are completed as by [`generate_text`].
 ///
 /// # Errors
 /// The first error of the stream. After the first token it is [`GenerationError::Unfinished`], with the texts up to there.
@@ -123,9 +126,21 @@ pub fn decode_texts<M: Autoregressive>(
             let (piece, stop) = writers[row].push(id);
             if !piece.is_empty() && observe(row, &piece).is_break() {
                 tokens.end_row(row, StopReason::Caller);
+                writers[row].complete(tokens.closing(row), |piece| {
+                    let _ = observe(row, piece); // It has broken off already.
+                });
             }
             if let Some(stop) = stop {
                 tokens.end_row(row, StopReason::StopString(stop));
+            }
+        }
+    }
+    if failure.is_some() {
+        for (row, writer) in writers.iter_mut().enumerate() {
+            if tokens.stops()[row].is_none() {
+                writer.complete(tokens.closing(row), |piece| {
+                    let _ = observe(row, piece); // The error breaks off.
+                });
             }
         }
     }
@@ -180,6 +195,16 @@ impl<'o> Writer<'o> {
         let stop = self.stop();
         let certain = stop.map_or_else(|| self.held.len() - self.uncertain(), |(at, _)| at);
         (self.give_out(certain), stop.map(|(_, stop)| stop))
+    }
+
+    /// Writes the ids that complete the text, which nobody chose.
+    fn complete(&mut self, ids: Vec<u32>, mut observe: impl FnMut(&str)) {
+        for id in ids {
+            let (piece, _) = self.push(id); // A text that has to be completed has no stop strings.
+            if !piece.is_empty() {
+                observe(&piece);
+            }
+        }
     }
 
     /// What is left when no more ids come. The end of the text may be the start of a character that never came.

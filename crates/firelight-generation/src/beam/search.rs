@@ -89,9 +89,9 @@ impl<'o> Groups<'o> {
         best
     }
 
-    /// What was written before an error: the best finished hypothesis, or else the best unfinished one.
-    pub(super) fn into_written(self) -> Generated {
-        let open = self.0.iter().find_map(Search::best_beam).unwrap_or_default();
+    /// What was written before an error: the best finished hypothesis, or else the best unfinished one, completed.
+    pub(super) fn into_written(mut self) -> Generated {
+        let open = self.0.iter_mut().find_map(Search::best_beam).unwrap_or_default();
         let (ids, stop_reason) = match self.into_best(1).pop() {
             Some(Hypothesis { ids, stop_reason, .. }) => (ids, stop_reason),
             None => (open, StopReason::Failed),
@@ -140,9 +140,12 @@ impl<'o> Search<'o> {
         search
     }
 
-    /// The new ids of the best unfinished hypothesis.
-    fn best_beam(&self) -> Option<Vec<u32>> {
-        self.beams.first().map(|beam| beam.ids[self.prompt..].to_vec())
+    /// The new ids of the best unfinished hypothesis, and those that complete it.
+    fn best_beam(&mut self) -> Option<Vec<u32>> {
+        let beam = self.beams.first_mut()?;
+        let mut ids = beam.ids[self.prompt..].to_vec();
+        ids.extend(beam.processors.closing(&ids));
+        Some(ids)
     }
 
     fn into_best(self) -> Vec<Hypothesis> {

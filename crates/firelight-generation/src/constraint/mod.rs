@@ -28,6 +28,8 @@ mod schema_tests;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
+mod stopped_tests;
+#[cfg(test)]
 mod strategy_tests;
 #[cfg(test)]
 mod tests;

@@ -47,6 +47,14 @@ impl<M: Autoregressive> TokenStream<'_, M> {
         new
     }
 
+    /// The tokens that complete the text of a row that has to end here, such as those behind a half object of JSON under a
+    /// [`Constraint`](crate::Constraint). None if it may end here, was not begun or has left. The stream does not add them:
+    /// [`generate`](crate::generate()) and [`decode_texts`](crate::decode_texts) do where the caller or an error stops a row.
+    pub fn closing(&mut self, row: usize) -> Vec<u32> {
+        let place = self.live.iter().position(|&number| number == row);
+        place.map_or_else(Vec::new, |place| self.sequences[place].closing())
+    }
+
     /// The stop strings of a row that the model holds or that waits to join; none for a row that has left.
     pub(crate) fn stop_strings(&self, row: usize) -> &[String] {
         let live = self.live.iter().copied().zip(&self.sequences);
