@@ -136,9 +136,10 @@ fn by_all(logits: Tensor<2>, sequences: &mut [Sequence]) -> Result<Sampled, Gene
     let ([_, vocab_size], device) = (logits.dims(), logits.device());
     let logits = host(logits)?;
     let each = || logits.chunks_exact(vocab_size);
-    let ids = each().zip(sequences.iter_mut()).enumerate();
-    let ids = ids.map(|(place, (logits, sequence))| sequence.choose(logits).map_err(|error| error.of_row(|_| place)));
-    let ids = ids.collect::<Result<Vec<u32>, _>>()?;
+    let mut ids = Vec::with_capacity(sequences.len());
+    for (place, (logits, sequence)) in each().zip(sequences.iter_mut()).enumerate() {
+        ids.push(sequence.choose(logits).map_err(|error| error.of_row(|_| place))?);
+    }
     let scores = each().zip(sequences).zip(&ids).map(|((logits, sequence), &id)| sequence.score(logits, id)).collect();
     Ok(Sampled { tokens: on_device(&ids, &device), ids, scores })
 }

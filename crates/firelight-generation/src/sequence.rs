@@ -5,6 +5,9 @@ use crate::processors::{History, Left};
 use crate::sampler::{Choice, Few};
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
+/// The most new ids that a sequence has room for from its beginning: 4 KiB. A longer one grows.
+const RESERVED: usize = 1024;
+
 /// One sequence: its ids, and its sampler with the state of its processors.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
@@ -26,7 +29,9 @@ impl Sequence {
     /// A sequence that continues a prompt and draws the random numbers of a sample.
     pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, sample: usize) -> Self {
         let (left, probabilities) = (Left::default(), Vec::new());
-        Self { prompt: prompt.len(), ids: prompt, first: 0, sample, sampler: sampler.clone(), left, probabilities }
+        let (prompt, mut ids) = (prompt.len(), prompt);
+        ids.reserve(sampler.criteria.room(0).min(RESERVED));
+        Self { prompt, ids, first: 0, sample, sampler: sampler.clone(), left, probabilities }
     }
 
     /// Starts at new token number `tokens`, without knowing those before it.

@@ -201,11 +201,14 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
 
     /// The next logits of all rows, `[R, V]`. Waiting rows join unless guesses are still open, which are of one row.
     fn logits(&mut self, ahead: &mut Ahead) -> Tensor<2> {
-        let mut logits: Vec<Tensor<2>> = ahead.logits.pop_front().into_iter().collect();
-        if ahead.guesses.is_empty() {
-            logits.extend(self.let_join());
+        match ahead.take() {
+            Some(logits) if self.joining.is_empty() || !ahead.guesses.is_empty() => logits,
+            next => {
+                let mut logits: Vec<Tensor<2>> = next.into_iter().collect();
+                logits.extend(self.let_join());
+                if logits.len() == 1 { logits.swap_remove(0) } else { Tensor::cat(logits, 0) }
+            }
         }
-        if logits.len() == 1 { logits.swap_remove(0) } else { Tensor::cat(logits, 0) }
     }
 
     /// Records the chosen tokens, and their scores where the row goes on. One entry for each of all rows.

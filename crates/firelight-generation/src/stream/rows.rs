@@ -37,7 +37,7 @@ impl<M: Autoregressive> TokenStream<'_, M> {
     {
         let Some(Next::Read(mut ahead)) = other.next else { panic!("a stream that has begun joins no other") };
         assert!(other.joining.is_empty(), "a stream that others join joins no other");
-        let logits = ahead.logits.pop_front().unwrap_or_else(|| unreachable!("logits of the prompt"));
+        let logits = ahead.take().unwrap_or_else(|| unreachable!("logits of the prompt"));
         let new = self.stops.len()..self.stops.len() + other.stops.len();
         self.stops.extend(other.stops);
         self.scores.extend(other.scores);
@@ -105,10 +105,10 @@ impl<M: Autoregressive> TokenStream<'_, M> {
     /// the state is not copied.
     pub(super) fn without_ended(&mut self, tokens: Tensor<1, Int>) -> Tensor<1, Int> {
         let goes_on = |place: &usize| self.stops[self.live[*place]].is_none();
-        let kept: Vec<usize> = (0..self.live.len()).filter(goes_on).collect();
-        if kept.len() == self.live.len() {
+        if (0..self.live.len()).all(|place| goes_on(&place)) {
             return tokens;
         }
+        let kept: Vec<usize> = (0..self.live.len()).filter(goes_on).collect();
         self.state.select_rows(&kept);
         let mut sequences = std::mem::take(&mut self.sequences).into_iter().map(Some).collect::<Vec<_>>();
         self.sequences = kept.iter().filter_map(|&place| sequences[place].take()).collect();
