@@ -126,9 +126,7 @@ pub fn decode_texts<M: Autoregressive>(
             let (piece, stop) = writers[row].push(id);
             if !piece.is_empty() && observe(row, &piece).is_break() {
                 tokens.end_row(row, StopReason::Caller);
-                writers[row].complete(tokens.closing(row), |piece| {
-                    let _ = observe(row, piece); // It has broken off already.
-                });
+                writers[row].closing = tokens.closing(row);
             }
             if let Some(stop) = stop {
                 tokens.end_row(row, StopReason::StopString(stop));
@@ -138,9 +136,7 @@ pub fn decode_texts<M: Autoregressive>(
     if failure.is_some() {
         for (row, writer) in writers.iter_mut().enumerate() {
             if tokens.stops()[row].is_none() {
-                writer.complete(tokens.closing(row), |piece| {
-                    let _ = observe(row, piece); // The error breaks off.
-                });
+                writer.closing = tokens.closing(row);
             }
         }
     }
@@ -173,6 +169,8 @@ struct Writer<'o> {
     /// What may be the beginning of a stop string.
     held: String,
     has_stopped: bool,
+    /// The ids that complete the text, where its reader or an error stops it.
+    closing: Vec<u32>,
 }
 
 impl<'o> Writer<'o> {
@@ -185,6 +183,7 @@ impl<'o> Writer<'o> {
             text: String::new(),
             held: String::new(),
             has_stopped: false,
+            closing: Vec::new(),
         }
     }
 
@@ -197,20 +196,14 @@ impl<'o> Writer<'o> {
         (self.give_out(certain), stop.map(|(_, stop)| stop))
     }
 
-    /// Writes the ids that complete the text, which nobody chose.
-    fn complete(&mut self, ids: Vec<u32>, mut observe: impl FnMut(&str)) {
-        for id in ids {
-            let (piece, _) = self.push(id); // A text that has to be completed has no stop strings.
-            if !piece.is_empty() {
-                observe(&piece);
-            }
-        }
-    }
-
     /// What is left when no more ids come. The end of the text may be the start of a character that never came.
     fn finish(&mut self) -> (String, Option<usize>) {
         if self.has_stopped {
             return (String::new(), None);
+        }
+        for id in std::mem::take(&mut self.closing) {
+            self.ids.push(id);
+            self.held.extend(self.stream.push(id));
         }
         self.held.extend(self.stream.finish());
         let stop = self.stop();
