@@ -43,7 +43,7 @@ impl TokenMixer for DistanceAttention {
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        KeyValues::new(rule.max_lookback(), capacity).boxed()
+        KeyValues::new(rule.max_lookback(), capacity).with_sizes([("heads", 4), ("d_key", 8), ("d_value", 8)]).boxed()
     }
 }
 

@@ -13,7 +13,7 @@
 use super::config::AttentionConfig;
 use super::{KeyValues, attend, rotate};
 use crate::context::{AttentionContext, LayerContext};
-use crate::cost::{Cost, FLOAT, pairs_per_query};
+use crate::cost::{Cost, pairs_per_query};
 use crate::dropout;
 use crate::error::ConfigError;
 use crate::heads::{merge_heads, split_heads};
@@ -242,8 +242,7 @@ impl TokenMixer for LatentAttention {
             Cost::default().with_flops(2.0 * pairs).named("scores"),
             Cost::of(&self.output).with_activations(heads).named("output"),
         ];
-        let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(d_latent + self.d_rotary);
-        Cost::sum(queries.into_iter().flatten().chain(others)).with_cache(cached.saturating_mul(FLOAT))
+        Cost::sum(queries.into_iter().flatten().chain(others)).with_cache_of(&*self.state(rule, length))
     }
 }
 
