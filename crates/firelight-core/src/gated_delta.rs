@@ -126,10 +126,13 @@ impl TokenMixer for GatedDelta {
         let [_, mixed] = self.qkv.widths();
         let (values, d_key) = (self.output_width(), self.d_key());
         let d_value = values / self.n_value_heads;
-        let convolution = Cost::of(&self.convolution).with_activations(mixed).named("convolution");
+        // What the nonlinearity reads of all, and the norms of queries and keys.
+        let kept = mixed.saturating_add(mixed - values);
+        let convolution = Cost::of(&self.convolution).with_activations(kept).named("convolution");
         let decay = Cost::of(&self.step_bias).without_flops().named("step_bias");
         let rate = Cost::of(&self.log_rate).without_flops().named("log_rate");
         let rule = self.n_value_heads as f64 * rule::flops_per_token(length, d_key, d_value);
+        let kept = self.n_value_heads.saturating_mul(rule::activations_per_token(length, d_key, d_value));
         let parts = [
             part("qkv", &self.qkv),
             convolution,
@@ -138,7 +141,7 @@ impl TokenMixer for GatedDelta {
             part("step", &self.step),
             decay,
             rate,
-            Cost::default().with_flops(rule).with_activations(values).named("rule"),
+            Cost::default().with_flops(rule).with_activations(kept).named("rule"),
             self.norm.cost(values).named("norm"),
             Cost::of(&self.output).with_activations(values).named("output"),
         ];

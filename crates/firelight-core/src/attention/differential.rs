@@ -225,7 +225,7 @@ impl TokenMixer for DifferentialAttention {
         let parts = [
             part("query", &self.query),
             part("key", &self.key),
-            part("value", &self.value),
+            part("value", &self.value).with_activations(self.value.widths()[1]), // A copy for each attention.
             Cost::sum(lambdas.map(Cost::of)).with_flops(2.0 * pairs).named("difference"),
             // Both attentions' heads, of twice the width, and their difference before and after the norm.
             Cost::of(&self.output).with_activations(4 * d_heads).named("output"),

@@ -239,7 +239,8 @@ impl TokenMixer for LatentAttention {
             part("down", &self.down),
             norm("latent_norm", &self.latent_norm, d_latent),
             part("up", &self.up),
-            Cost::default().with_flops(2.0 * pairs).named("scores"),
+            // Every head's key is its own part beside a copy of the shared one.
+            Cost::default().with_flops(2.0 * pairs).with_activations(self.query.widths()[1]).named("scores"),
             Cost::of(&self.output).with_activations(heads).named("output"),
         ];
         Cost::sum(queries.into_iter().flatten().chain(others)).with_cache_of(&*self.state(rule, length))

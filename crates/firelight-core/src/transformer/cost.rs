@@ -125,7 +125,8 @@ mod tests {
         assert_eq!(found.parameters, dense.parameters + 3 * expert + 32);
         assert_eq!(found.active_parameters, dense.parameters + expert + 32);
         assert_eq!(found.flops_per_token, dense.flops_per_token + 2.0 * (512.0 + 32.0));
-        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4);
+        // Another inner 64, the scores of the router, and of both experts 8 read and 8 written.
+        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4 + 2 * 2 * 8);
     }
 
     #[test]
