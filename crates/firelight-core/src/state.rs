@@ -180,7 +180,7 @@ impl dyn State {
         found.unwrap_or_else(|| panic!("{}", of_another_stack(&keeps, short_name::<S>())))
     }
 
-    /// The state as one of this kind, out of its box: [`State::join`] takes the other state so.
+    /// Takes the state out of its box as one of this kind, such as the other state in [`State::join`].
     ///
     /// # Panics
     /// If it is of another kind: the cache belongs to another stack.
