@@ -11,10 +11,8 @@ use burn::tensor::{Int, Shape, Tensor};
 use firelight_kernels::{BlockFormat, PairRule};
 use serde::{Serialize, Serializer};
 
+use crate::state::{FLOAT, State};
 use crate::weight::format_in;
-
-/// Bytes of a 32-bit float.
-pub(crate) const FLOAT: usize = 4;
 
 fn in_bytes<S: Serializer>(numbers: &usize, serializer: S) -> Result<S::Ok, S::Error> {
     numbers.saturating_mul(FLOAT).serialize(serializer)
@@ -145,6 +143,11 @@ impl Cost {
     /// Sets the memory of one sequence in a cache.
     pub fn with_cache(self, bytes: usize) -> Self {
         Self { cache_bytes: bytes, ..self }
+    }
+
+    /// Sets the memory of one sequence in a cache to that of a full `state`, 0 where the state does not know it.
+    pub fn with_cache_of(self, state: &dyn State) -> Self {
+        self.with_cache(state.full_bytes().unwrap_or_default())
     }
 
     /// Floating point operations of one training token: backward, every product has two.

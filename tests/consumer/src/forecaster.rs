@@ -132,7 +132,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     let metrics = FileMetricLogger::new(burn_metrics(path));
     let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
     let fitted = fit(
-        Forecaster::new(&Device::flex().autodiff()),
+        Forecaster::new(&Device::default().autodiff()),
         FitInput {
             training: TrainingConfig { steps, evaluate_every: 20, ..TrainingConfig::default() },
             optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
@@ -160,7 +160,7 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
         .with_default_checkpointers()
         .with_application_logger(None)
         .num_epochs(2);
-    let model = Forecaster::new(&Device::flex().autodiff());
+    let model = Forecaster::new(&Device::default().autodiff());
     let result = training.launch(Learner::new(model, AdamWConfig::new().init(), 3e-3));
     result.error.map_or(Ok(result.model), |error| Err(error.to_string().into()))
 }
@@ -168,5 +168,5 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
 /// The mean squared error of the forecasts for series that no training has seen.
 pub fn error_of(model: &Forecaster) -> f32 {
     let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item).ok()).collect();
-    model.regress(Waves(0).batch(unseen, &Device::flex())).loss.into_scalar()
+    model.regress(Waves(0).batch(unseen, &Device::default())).loss.into_scalar()
 }

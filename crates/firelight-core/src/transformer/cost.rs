@@ -50,14 +50,18 @@ impl<L: Layer + 'static> Transformer<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::{AttentionMechanism, AttentionPattern, DifferentialConfig, LatentConfig};
+    use crate::attention::{AttentionMechanism, AttentionPattern, DifferentialConfig, KeyValues, LatentConfig};
+    use crate::context::LayerContext;
     use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::gated_delta::GatedDeltaConfig;
     use crate::init::ParamBuilder;
+    use crate::layer::TokenMixer;
     use crate::mixer::MixerConfig;
-    use crate::pass::Pass;
+    use crate::pass::{LayerPass, Pass};
     use crate::position::PositionConfig;
+    use crate::residual::ResidualStream;
+    use crate::state::State;
     use crate::transformer::{SequenceInput, TransformerConfig};
     use burn::module::Module;
     use burn::tensor::{Device, Tensor};
@@ -135,7 +139,8 @@ mod tests {
         assert_eq!(found.parameters, dense.parameters + 3 * expert + 32);
         assert_eq!(found.active_parameters, dense.parameters + expert + 32);
         assert_eq!(found.flops_per_token, dense.flops_per_token + 2.0 * (512.0 + 32.0));
-        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4);
+        // Another inner 64, the scores of the router, and of both experts 8 read and 8 written.
+        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4 + 2 * 2 * 8);
     }
 
     #[test]
@@ -200,6 +205,10 @@ mod tests {
             TransformerConfig { n_layers: 3, ..small() }.with_patterns(window),
             TransformerConfig { n_layers: 3, ..small() }.with_share_layers(true),
             small().with_d_value(3),
+            small().with_position(PositionConfig::rotary()).with_mixer(MixerConfig::Latent(LatentConfig::new(4, 2))),
+            small().with_n_kv_heads(2).with_mixer(MixerConfig::Differential(DifferentialConfig::default())),
+            small()
+                .with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default().with_n_value_heads(4).with_d_key(3))),
         ] {
             let stack = config.with_max_seq_len(320).init_with(&ParamBuilder::new(&Device::default(), 0));
             let mut cache = stack.cache(320);
@@ -207,6 +216,52 @@ mod tests {
             stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
             assert_eq!(cache.bytes(), stack.cost(320).cache_bytes);
         }
+    }
+
+    /// A part of one's own, which keeps all tokens.
+    #[derive(Module, Debug)]
+    struct Own {}
+
+    impl Own {
+        fn keys(capacity: usize) -> KeyValues {
+            KeyValues::new(None, capacity).with_sizes([("heads", 1), ("d_key", 8), ("d_value", 8)])
+        }
+    }
+
+    impl TokenMixer for Own {
+        fn forward(&self, x: Tensor<3>, _: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
+            let key = x.clone().unsqueeze_dim::<4>(1); // [B, 1, T, D]
+            drop(KeyValues::append_to(pass, key.clone(), key));
+            x
+        }
+
+        fn state(&self, _: &PairRule, capacity: usize) -> Box<dyn State> {
+            Self::keys(capacity).boxed()
+        }
+    }
+
+    impl Layer for Own {
+        fn extend(&self, stream: ResidualStream, _: &LayerContext, _: &mut LayerPass) -> ResidualStream {
+            stream
+        }
+
+        fn state(&self, _: &PairRule, capacity: usize) -> Box<dyn State> {
+            Self::keys(capacity).boxed()
+        }
+    }
+
+    #[test]
+    fn the_cache_of_a_part_of_ones_own_is_counted_from_its_state() {
+        let device = Device::default();
+        let stack = small().with_max_seq_len(320).init_layers(&ParamBuilder::new(&device, 0), |_, block, params| {
+            block.init_parts(params, |_| Own {}, |params| block.init_feed_forward(params))
+        });
+        let mut cache = stack.cache(320);
+        let x = Tensor::ones([1, 320, 8], &device);
+        stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        assert_eq!((cache.bytes(), stack.cost(320).cache_bytes), (320 * 16 * 4, 320 * 16 * 4));
+        assert_eq!(Layer::cost(&Own {}, &PairRule::Causal, 320).cache_bytes, 320 * 16 * 4);
+        assert_eq!(KeyValues::new(None, 320).full_bytes(), None);
     }
 
     #[test]

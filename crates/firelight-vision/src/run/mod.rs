@@ -19,7 +19,7 @@ use firelight_storage::{TaskError, listed};
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::metrics::classes::draw_confusion;
 use firelight_training::{
-    BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPlace, Task, measure,
+    BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPath, Task, measure,
 };
 
 pub use corpus::ImageCorpus;
@@ -53,7 +53,7 @@ impl Task for Vision {
         "text_projection",
         "log_scale",
     ];
-    const STACK: Option<StackPlace> = Some(StackPlace::of::<TransformerConfig>(&["vit", "transformer"]));
+    const STACK: Option<StackPath> = Some(StackPath::of::<TransformerConfig>(&["vit", "transformer"]));
 
     type Data = ImageRecipe;
     type Model = VisionModelRecipe;
