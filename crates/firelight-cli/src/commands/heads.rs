@@ -86,6 +86,11 @@ impl Ranking {
         Ok(HeadTable::measure_with(&model, &texts, &annotations)?.ranked(self.by.unwrap_or(usual)))
     }
 
+    /// Whether there are texts with syntax or mentions.
+    pub(super) fn has_file(&self) -> bool {
+        self.conllu.is_some() || self.pairs.is_some()
+    }
+
     fn annotations(&self) -> Result<Annotations> {
         let syntax = self.conllu.as_deref().map(read_conllu).transpose()?.unwrap_or_default();
         let pairs = self.pairs.as_deref().map(read_pairs).transpose()?.unwrap_or_default();
