@@ -24,8 +24,8 @@ pub enum HeadScore {
     /// The size of the gradient of the loss by a gate of the head.
     Gradient,
     /// The mean weight of the rarest tokens of a text together, of a query's own not; how rare one is, all texts together say. None where the
-    /// tokens of a text are equally frequent. Source: Voita et al. 2019, §5.2.3 (<https://arxiv.org/abs/1905.09418>), who count how often the
-    /// largest weight is that of the rarest token.
+    /// tokens of a text are equally frequent. Source: Voita et al. 2019, "Rare words" (<https://arxiv.org/abs/1905.09418>), who count how
+    /// often the largest weight is that of the rarest tokens.
     Rare,
     /// The share of the kinds of tokens that are among the five highest logits of the head's output when it attends to that token alone, by
     /// [`copying`](fn@firelight_core::inspect::copying); of language models. Source: Elhage et al. 2021, "Copying as a simple property of the OV
@@ -35,8 +35,8 @@ pub enum HeadScore {
     /// tokens and tokens of the same kind are left out. From -1 to 1. None where the weights of a row are alike.
     Semantic,
     /// The mean weight from words to their syntactic heads, or back, whichever is larger, over the relations of sentences that are
-    /// [given with their syntax](crate::read_conllu). Sources: Voita et al. 2019, §5.2.2; Clark et al. 2019, §4.2
-    /// (<https://arxiv.org/abs/1906.04341>), who count largest weights.
+    /// [given with their syntax](crate::read_conllu). Sources: Voita et al. 2019, "Syntactic heads"; Clark et al. 2019, §4.2
+    /// (<https://arxiv.org/abs/1906.04341>), who count largest weights. Differs from them: punctuation is left out.
     Syntactic,
     /// The mean weight from mentions to what they refer to, in [pairs that are given](crate::read_pairs). Source: Clark et al. 2019, §4.3, who
     /// count largest weights.
