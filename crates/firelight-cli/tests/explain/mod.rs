@@ -75,10 +75,14 @@ fn numbers_of_examples_and_models_are_printed_step_by_step() {
     for part in [
         "1. three tokens: x",
         "causal mask: softmax",
+        "soft look-up",
+        "self-attention without weights",
+        "the bank and the loan",
         "temperature",
         "saturation at d_k = 512",
         "two heads",
         "sinusoidal positions",
+        "likeness of positions",
     ] {
         assert!(demo.contains(part), "`{part}` is not in {demo}");
     }
