@@ -144,6 +144,16 @@ fn every_command_of_the_pages_is_one_that_the_program_takes() {
 }
 
 #[test]
+fn every_command_of_the_pictures_is_one_that_the_program_takes() {
+    let script = include_str!("../../../docs/pictures/make.sh").replace("\"$firelight\"", "firelight");
+    let begin = script.find("\nfirelight ").unwrap();
+    let commands = Words::of(&expanded(&script[begin..]));
+    let calls: Vec<&[String]> = commands.iter().filter_map(|words| arguments(words)).collect();
+    let refused: Vec<String> = calls.iter().filter_map(|call| refusal(call)).collect();
+    assert!(refused.is_empty() && calls.len() > 15, "{}: {}", calls.len(), refused.join("\n"));
+}
+
+#[test]
 fn calls_are_split_as_a_shell_splits_them() {
     let page = "```sh\n\
         size=\"--set a=1\n    --set b=2\"\n\
