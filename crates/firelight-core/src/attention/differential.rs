@@ -230,7 +230,8 @@ impl TokenMixer for DifferentialAttention {
             Cost::of(&self.output).with_activations(4 * d_heads).named("output"),
         ];
         let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(2 * d_keys);
-        Cost::sum(parts.into_iter().chain(gamma)).with_cache(cached.saturating_mul(FLOAT))
+        let cost = Cost::sum(parts.into_iter().chain(gamma)).with_cache(cached.saturating_mul(FLOAT));
+        cost.with_scores(self.n_heads, length)
     }
 }
 

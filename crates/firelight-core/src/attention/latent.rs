@@ -243,7 +243,8 @@ impl TokenMixer for LatentAttention {
             Cost::of(&self.output).with_activations(heads).named("output"),
         ];
         let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(d_latent + self.d_rotary);
-        Cost::sum(queries.into_iter().flatten().chain(others)).with_cache(cached.saturating_mul(FLOAT))
+        let cost = Cost::sum(queries.into_iter().flatten().chain(others));
+        cost.with_cache(cached.saturating_mul(FLOAT)).with_scores(self.n_heads, length)
     }
 }
 
@@ -333,6 +334,7 @@ mod tests {
         // The projections of a layer, by the technical report of DeepSeek-V3: 187.1 million.
         assert_eq!(layer.cost(&PairRule::Causal, 1).parameters, 187_107_328);
         assert_eq!(layer.cost(&PairRule::Causal, 1000).cache_bytes, 1000 * (512 + 64) * 4);
+        assert_eq!(layer.cost(&PairRule::Causal, 1000).score_bytes, 128 * 1000 * 1000 * 4);
     }
 
     #[test]

@@ -157,7 +157,12 @@ impl Attention {
     pub(crate) fn cross_cost(&self, length: usize) -> Cost {
         let [_, key, value] = self.projection.widths();
         let cached = length.saturating_mul(key + value).saturating_mul(FLOAT);
-        self.cost_of_pairs(length as f64).with_cache(cached)
+        self.cost_of_pairs(length as f64).with_cache(cached).with_scores(self.scored_heads(), length)
+    }
+
+    /// Heads that score every query and key; linear attention has none.
+    fn scored_heads(&self) -> usize {
+        if matches!(self.mechanism, Mechanism::Linear(_)) { 0 } else { self.n_heads }
     }
 
     /// What it costs a token whose queries see `pairs` keys each. It keeps what the heads give.
@@ -277,7 +282,8 @@ impl TokenMixer for Attention {
             true => self.sums_sizes().into_iter().map(|(_, size)| size).product(),
             false => KeyValues::new(rule.max_lookback(), length).room().saturating_mul(key + value),
         };
-        self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
+        let cost = self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT));
+        cost.with_scores(self.scored_heads(), length)
     }
 }
 
