@@ -311,7 +311,12 @@ fn a_pruned_run_is_read_back_with_smaller_matrices_and_the_same_output() {
         let hidden = model.hidden(tokens, &SequenceInput::default(), &mut Pass::default());
         hidden.into_data().iter::<f64>().collect::<Vec<_>>()
     };
-    assert!(near(&[hidden(smaller.model())], &[hidden(&model)]));
+    let (found, expected) = (hidden(smaller.model()), hidden(&model));
+    let largest = expected.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
+    // The output projection sums half of the terms, in another order; the others are zeros.
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-6 * largest;
+    assert!(found.len() == expected.len() && largest > 0.0, "{found:?}");
+    assert!(found.iter().zip(&expected).all(is_near), "{found:?}, and {expected:?} of the whole");
 
     let message = |heads: &[[usize; 2]]| {
         let out = home.path().join("other");

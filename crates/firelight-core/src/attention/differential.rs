@@ -230,7 +230,8 @@ impl TokenMixer for DifferentialAttention {
             // Both attentions' heads, of twice the width, and their difference before and after the norm.
             Cost::of(&self.output).with_activations(4 * d_heads).named("output"),
         ];
-        Cost::sum(parts.into_iter().chain(gamma)).with_cache_of(&*self.state(rule, length))
+        let cost = Cost::sum(parts.into_iter().chain(gamma)).with_cache_of(&*self.state(rule, length));
+        cost.with_scores(self.n_heads, length)
     }
 }
 

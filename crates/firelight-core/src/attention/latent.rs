@@ -243,7 +243,8 @@ impl TokenMixer for LatentAttention {
             Cost::default().with_flops(2.0 * pairs).with_activations(self.query.widths()[1]).named("scores"),
             Cost::of(&self.output).with_activations(heads).named("output"),
         ];
-        Cost::sum(queries.into_iter().flatten().chain(others)).with_cache_of(&*self.state(rule, length))
+        let cost = Cost::sum(queries.into_iter().flatten().chain(others)).with_cache_of(&*self.state(rule, length));
+        cost.with_scores(self.n_heads, length)
     }
 }
 
@@ -333,6 +334,7 @@ mod tests {
         // The projections of a layer, by the technical report of DeepSeek-V3: 187.1 million.
         assert_eq!(layer.cost(&PairRule::Causal, 1).parameters, 187_107_328);
         assert_eq!(layer.cost(&PairRule::Causal, 1000).cache_bytes, 1000 * (512 + 64) * 4);
+        assert_eq!(layer.cost(&PairRule::Causal, 1000).score_bytes, 128 * 1000 * 1000 * 4);
     }
 
     #[test]

@@ -155,7 +155,13 @@ impl Attention {
 
     /// What attention to an encoder's output of `length` tokens costs, whose keys and values are cached.
     pub(crate) fn cross_cost(&self, length: usize) -> Cost {
-        self.cost_of_pairs(length as f64).with_cache_of(&*self.full_state(length))
+        let cost = self.cost_of_pairs(length as f64).with_cache_of(&*self.full_state(length));
+        cost.with_scores(self.scored_heads(), length)
+    }
+
+    /// Heads that score every query and key; linear attention has none.
+    fn scored_heads(&self) -> usize {
+        if matches!(self.mechanism, Mechanism::Linear(_)) { 0 } else { self.n_heads }
     }
 
     /// What it costs a token whose queries see `pairs` keys each. It keeps what the heads give.
@@ -270,7 +276,8 @@ impl TokenMixer for Attention {
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        self.cost_of_pairs(pairs_per_query(rule, length)).with_cache_of(&*self.state(rule, length))
+        let cost = self.cost_of_pairs(pairs_per_query(rule, length)).with_cache_of(&*self.state(rule, length));
+        cost.with_scores(self.scored_heads(), length)
     }
 }
 

@@ -85,6 +85,7 @@ mod tests {
         // Two norms of 16, queries, keys, values and heads of 8, the inner 32 twice, the last norm.
         assert_eq!(found.activations_per_token, 2 * 16 + 4 * 8 + 2 * 32 + 16);
         assert_eq!(found.cache_bytes, 4 * 4 * 16);
+        assert_eq!(found.score_bytes, 4 * 2 * 4 * 4); // Two heads of 4 queries and 4 keys.
         assert_eq!(found.training_flops_per_token(), 3.0 * found.flops_per_token);
         let names: Vec<_> = found.parts.iter().map(|part| (part.name.as_str(), part.parameters)).collect();
         assert_eq!(names, [("blocks.0", 872), ("norm", 16)]);
@@ -100,6 +101,7 @@ mod tests {
             (twice.flops_per_token, twice.activations_per_token)
         );
         assert_eq!(shared.cache_bytes, twice.cache_bytes);
+        assert_eq!([shared.score_bytes, twice.score_bytes], [2 * 128; 2]);
     }
 
     #[test]
@@ -129,6 +131,7 @@ mod tests {
         assert_eq!(both.flops_per_token, alone.flops_per_token + 2.0 * 256.0 + 2.0 * 4.0 * 16.0);
         assert_eq!(both.activations_per_token, alone.activations_per_token + 16 + 32);
         assert_eq!(both.cache_bytes, 2 * alone.cache_bytes);
+        assert_eq!(both.score_bytes, 2 * alone.score_bytes);
     }
 
     #[test]
@@ -194,6 +197,13 @@ mod tests {
             .with_attention_mechanism(AttentionMechanism::Linear)
             .init_with(&ParamBuilder::new(&Device::default(), 0));
         assert_eq!(stack.cost(4), stack.cost(4000));
+        assert_eq!(stack.cost(4).score_bytes, 0);
+    }
+
+    #[test]
+    fn heads_of_both_differential_attentions_score_every_pair() {
+        let found = cost(&small().with_mixer(MixerConfig::Differential(DifferentialConfig::default())));
+        assert_eq!(found.score_bytes, cost(&small()).score_bytes); // Half of the heads are those of the second.
     }
 
     #[test]
