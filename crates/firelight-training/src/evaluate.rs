@@ -92,7 +92,7 @@ where
 }
 
 /// Evaluates like [`evaluate_on`], and has `evaluator` make its scores like [`measure`]. Ranks share the batches where the evaluator is
-/// [`Shared`](crate::Shared); for another one that has scores, each of them evaluates all batches.
+/// [`Shared`](crate::Shared); for another one that has scores or figures, each of them evaluates all batches.
 ///
 /// ```
 /// # fn of<M>(model: &M, loader: &dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>)
@@ -149,7 +149,8 @@ pub(crate) fn names_of<M: InferenceStep>(evaluator: &dyn Evaluator<M>) -> Vec<&'
 
 /// Whether an evaluator has to see the outputs of all batches.
 pub(crate) fn needs_all<M: InferenceStep>(evaluator: &mut dyn Evaluator<M>) -> bool {
-    !evaluator.scores().is_empty() && evaluator.shared().is_none()
+    let says_nothing = evaluator.scores().is_empty() && evaluator.figures().is_none();
+    !says_nothing && evaluator.shared().is_none()
 }
 
 /// The scores of an evaluation that is [done](evaluate_with) on these ranks.

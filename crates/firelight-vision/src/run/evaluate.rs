@@ -36,7 +36,7 @@ impl MeasuredTask for Vision {
         Ok(Measurement {
             task: VisionTask::new(classifier.model().clone(), LossConfig::default()),
             loader: loader_of(set.clone(), normalization, run.device),
-            evaluator: Box::new(Shared(ClassScores::default())),
+            evaluator: Box::new(Shared(ClassScores::of(classifier.classes()))),
             loss_unit: "nats per image".into(),
             count: set.len(),
             examples: Box::new(move |digest| {
@@ -175,7 +175,7 @@ mod tests {
             let loader: Arc<dyn DataLoader<ImageBatch>> =
                 Arc::new(StepLoader::new(images, batcher, 2, &Device::default()));
             let task = VisionTask::new(run.model().clone(), LossConfig::default());
-            (task, loader, Box::new(Shared(ClassScores::default())))
+            (task, loader, Box::new(Shared(ClassScores::of(run.corpus.classes()))))
         });
         assert!(scores.len() == 2 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
     }
