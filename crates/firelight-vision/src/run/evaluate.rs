@@ -9,7 +9,7 @@ use firelight_training::{AskedData, DataModule, MeasuredTask, Measurement, Opene
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
-use super::{ImageCorpus, ImageRecipe, Vision};
+use super::{ImageData, ImageRecipe, Vision};
 use crate::inference::ImageClassifier;
 use crate::training::VisionTask;
 
@@ -30,7 +30,7 @@ impl MeasuredTask for Vision {
             Some((data, split)) => {
                 images(&run.recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?
             }
-            None => ImageCorpus::open(&run.recipe, &run.folder)?.validation().clone(),
+            None => ImageData::open(&run.recipe, &run.folder)?.validation().clone(),
         };
         let normalization = classifier.config().normalization.clone();
         Ok(Measurement {

@@ -18,7 +18,7 @@ use firelight_storage::{TaskError, listed};
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPlace, Task};
 
-pub use corpus::ImageCorpus;
+pub use corpus::ImageData;
 pub use model_recipe::VisionModelRecipe;
 pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
 
@@ -55,7 +55,7 @@ impl Task for Vision {
     type Model = VisionModelRecipe;
     type Loss = LossConfig;
     type Config = VisionConfig;
-    type DataModule = ImageCorpus;
+    type DataModule = ImageData;
     type Net = VisionModel;
     type Error = TaskError;
 
@@ -69,7 +69,7 @@ impl Task for Vision {
         ])
     }
 
-    fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, TaskError> {
+    fn config(recipe: &VisionRecipe, corpus: &ImageData, source: &Path) -> Result<VisionConfig, TaskError> {
         let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
         let (classes, normalization) = (corpus.classes().to_vec(), corpus.normalization().clone());
         let config =
@@ -90,7 +90,7 @@ impl Task for Vision {
         patch_grid(&config.vit)
     }
 
-    fn evaluator(corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
+    fn evaluator(corpus: &ImageData, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
         Box::new(Shared(score::ClassScores::of(corpus.classes())))
     }
 
