@@ -14,6 +14,29 @@ cd "$2"
 "$firelight" visualize attention runs/stories-1 --text "One day the fox" --out "$pictures/all-heads.svg" --force
 "$firelight" visualize attention runs/dates-1 --text "3rd of March 1997" --kind cross --layer 1 --head 2 \
     --out "$pictures/translation.svg" --force
+# For the tour's stacks: all tokens of the source, and the past alone of the target.
+"$firelight" visualize attention runs/dates-1 --text "3rd of March 1997" --kind encoder --layer 1 --head 0 \
+    --out "$pictures/encoder.svg" --force
+"$firelight" visualize attention runs/dates-1 --text "3rd of March 1997" --kind decoder --layer 1 --head 0 \
+    --out "$pictures/decoder.svg" --force
+# For its writing: what each new token reads.
+"$firelight" visualize attention runs/stories-1 --text "One day the fox" --generate 20 --layer 1 --head 0 \
+    --out "$pictures/written.svg" --force
+# Which token, in which layer, carries the animal that is named again.
+"$firelight" patch runs/stories-1 --clean "The fox ran home. The " --corrupted "The hen ran home. The " --answer f --wrong h \
+    --out "$pictures/patched.svg" --force
+# By a vision transformer and an image that are not in the repository: VIT is the absolute path of a run of `firelight train images` or of a
+# published model, or its name on the hub, IMAGE the absolute path of a PNG or JPEG file. Without them the picture stays as it is.
+if [[ -n "${VIT:-}" && -n "${IMAGE:-}" ]]; then
+    "$firelight" visualize attention "$VIT" --image "$IMAGE" --out "$pictures/where.png" --force
+fi
+# The page of a text, step by step, as a browser shows it at its softmax. Without Chromium the picture stays as it is.
+if command -v chromium > /dev/null; then
+    "$firelight" explain runs/stories-1 --text "One day" --layer 0 --head 1 --out steps.html --force
+    printf '<script>for (let step = 0; step < 5; step++) document.getElementById("next").click();</script>' >> steps.html
+    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --window-size=900,760 --virtual-time-budget=5000 \
+        --screenshot="$pictures/steps.png" "file://$PWD/steps.html"
+fi
 "$firelight" visualize schedule --kinds cosine,wsd,noam --set schedule.warmup_steps=200 --set training.steps=2000 \
     --out "$pictures/schedules.svg" --force
 "$firelight" visualize loss runs/stories-1 --out "$pictures/loss.svg" --force

@@ -3,7 +3,8 @@
 //!
 //! Command: cargo run --release -p firelight-examples --example activation_memory -- [--toy]
 //! Time: below a minute on two CPU cores, and 2 GB of memory; a moment with --toy.
-//! Expect: a line for each stack. What is held lies near what is counted; the most has the gradients as well.
+//! Expect: a line for each token mixer, experts and cross-attention. What is held is 0.88 to 1.12 times what is counted; the most has the
+//! gradients as well.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::process::ExitCode;
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
 
 use burn::tensor::{Device, Tensor};
 use firelight::nn::{
-    Activation, GatedDeltaConfig, MixerConfig, NormConfig, ParamBuilder, Pass, PositionConfig, SequenceInput,
-    TransformerConfig,
+    Activation, DifferentialConfig, EncoderOutput, ExpertsConfig, GatedDeltaConfig, LatentConfig, MixerConfig,
+    NormConfig, ParamBuilder, Pass, PositionConfig, SequenceInput, TransformerConfig,
 };
 
 /// The bytes that all threads hold, and the most that they have held.
@@ -59,7 +60,11 @@ fn measured(config: &TransformerConfig, [batch, length]: [usize; 2]) -> Memory {
     let device = Device::flex().autodiff();
     let stack = config.init_with(&ParamBuilder::new(&device, 0));
     let x = Tensor::<3>::ones([batch, length, config.d_model], &device);
-    let forward = || stack.forward(x.clone(), &SequenceInput::default(), &mut Pass::default()).sum();
+    let input = match config.has_cross_attention() {
+        true => SequenceInput::default().with_encoder_output(EncoderOutput::new(x.clone())),
+        false => SequenceInput::default(),
+    };
+    let forward = || stack.forward(x.clone(), &input, &mut Pass::default()).sum();
     drop(forward().backward()); // Parameters are drawn when they are first read, and threads begin.
     let before = HELD.load(Relaxed);
     MOST.store(before, Relaxed);
@@ -72,11 +77,20 @@ fn measured(config: &TransformerConfig, [batch, length]: [usize; 2]) -> Memory {
 }
 
 /// Stacks of a width and a number of layers, by name.
-fn stacks(width: usize, layers: usize) -> [(&'static str, TransformerConfig); 3] {
+fn stacks(width: usize, layers: usize) -> [(&'static str, TransformerConfig); 7] {
     let plain = TransformerConfig::new(width, 4, layers).with_position(PositionConfig::None);
     let gated = plain.clone().with_activation(Activation::SwiGlu).with_norm(NormConfig::rms());
-    let delta = plain.clone().with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default()));
-    [("GELU, layer norm", plain), ("SwiGLU, RMS norm", gated), ("Gated DeltaNet", delta)]
+    let experts = plain.clone().with_experts(ExpertsConfig::new(4).with_top_k(2));
+    let mixer = |mixer| plain.clone().with_mixer(mixer);
+    [
+        ("SwiGLU, RMS norm", gated),
+        ("cross-attention", plain.clone().with_cross_attention(true)),
+        ("2 of 4 experts", experts),
+        ("latent attention", mixer(MixerConfig::Latent(LatentConfig::new(width / 4, width / 8)))),
+        ("differential attention", mixer(MixerConfig::Differential(DifferentialConfig::default()))),
+        ("Gated DeltaNet", mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default()))),
+        ("GELU, layer norm", plain),
+    ]
 }
 
 fn show(width: usize, layers: usize, shape: [usize; 2]) {
@@ -105,17 +119,21 @@ mod tests {
     use burn::tensor::DType;
     use firelight::kernels::{KernelPath, kernel_path};
 
-    /// A matrix of all pairs, or an activation that is kept twice, would be more than twice what is counted.
+    /// A matrix of all pairs, an activation that is kept twice or one that is not counted would be outside. Of the output of the stack and
+    /// the input of its first norm, which are counted, nothing is held here; statistics and the graph are held and not counted.
     #[test]
-    fn what_is_held_is_near_what_is_counted() {
+    fn what_is_held_is_what_is_counted() {
         if kernel_path(&Device::flex(), DType::F32) != KernelPath::Fused {
             return; // The reference does hold matrices of all pairs.
         }
-        for (name, config) in stacks(64, 2).into_iter().take(2) {
+        let mut outside = Vec::new();
+        for (name, config) in stacks(64, 2) {
             let Memory { counted, held, most } = measured(&config, [4, 128]);
             let share = held as f64 / counted as f64;
-            assert!((0.8..2.0).contains(&share), "{name}: {held} bytes are held, {counted} counted");
+            outside
+                .extend((!(0.88..1.12).contains(&share)).then(|| format!("{name}: {share:.3} times {counted} bytes")));
             assert!(most > held, "{name}: {most} bytes at most, {held} between the passes");
         }
+        assert!(outside.is_empty(), "what is held is not what is counted: {outside:?}");
     }
 }

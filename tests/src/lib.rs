@@ -187,3 +187,28 @@ pub struct Scores;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/how-to/translate.md")]
 pub struct Translate;
+
+/// Models of one's own.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/own-model.md")]
+pub struct OwnModel;
+
+/// Several ranks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/distributed.md")]
+pub struct Distributed;
+
+/// Tasks.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/task.md")]
+pub struct Tasks;
+
+/// Families of published models.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/family.md")]
+pub struct Families;
+
+/// Training.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/how-to/train.md")]
+pub struct Training;

@@ -145,6 +145,15 @@ mod tests {
     }
 
     #[test]
+    fn the_glossary_is_in_alphabetical_order() {
+        let text = read(&workspace_root().join(DOCS).join("glossary.md")).unwrap();
+        let rows = text.lines().filter(|line| line.starts_with("| ")).skip(1);
+        let terms: Vec<_> = rows.map(|row| row.split('|').nth(1).unwrap_or_default().trim().to_lowercase()).collect();
+        let misplaced = terms.windows(2).find(|terms| terms[0] > terms[1]);
+        assert!(terms.len() > 50 && misplaced.is_none(), "{misplaced:?}");
+    }
+
+    #[test]
     fn a_page_that_the_summary_lacks_is_named() {
         let root = tempfile::tempdir().unwrap();
         let docs = root.path().join(DOCS);

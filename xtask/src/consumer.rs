@@ -1,6 +1,7 @@
 //! `tests/consumer`: a Burn project outside the workspace, with a lock file of its own.
 
 use std::collections::BTreeMap;
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
@@ -8,8 +9,11 @@ use crate::command::{cargo, run};
 
 const MANIFEST: &str = "--manifest-path tests/consumer/Cargo.toml";
 
-/// A moment's work: whether the lock files outside of the workspace still fit, and whether Burn is built once. If not, copy Cargo.lock there and run `cargo metadata`
-/// in their folder.
+/// The devices that its tests run on, by the names that `BURN_DEVICE` takes.
+const DEVICES: [&str; 2] = ["flex", "ndarray"];
+
+/// A moment's work: whether the lock files outside of the workspace still fit, and whether Burn is built once. If a file does not fit, copy
+/// Cargo.lock there and run `cargo metadata` in its folder.
 pub(crate) fn check_locks() -> Result<()> {
     run("consumer lock", &mut cargo(&format!("tree {MANIFEST} --depth 0")))?;
     run("fuzz lock", &mut cargo("tree --manifest-path fuzz/Cargo.toml --depth 0"))?;
@@ -22,7 +26,7 @@ type Features = BTreeMap<String, Vec<String>>;
 /// Whether the consumer's tests take Burn as those of the workspace built it. With other features, of Burn or of anything below it, it would be
 /// built anew, which takes longer than all tests.
 fn check_features() -> Result<()> {
-    let own = features(MANIFEST)?;
+    let own = features(&format!("{MANIFEST} --features ndarray"))?;
     let differing = built_anew(&own, &features("--workspace --features ndarray")?);
     ensure!(
         differing.is_empty(),
@@ -56,16 +60,24 @@ fn parsed(tree: &str) -> Features {
     found
 }
 
-/// Formats, lints, builds and runs it: its one test trains, saves and loads. Burn is there from the tests before.
+/// Formats and lints it, builds it once and runs its tests on both CPU backends. Burn is there from the tests before.
 pub(crate) fn check() -> Result<()> {
     run("consumer format", &mut cargo(&format!("fmt {MANIFEST} --check")))?;
-    run("consumer clippy", &mut cargo(&format!("clippy {MANIFEST} --all-targets -- -D warnings")))?;
-    run("consumer", cargo(&format!("test {MANIFEST}")).env_remove("BURN_DEVICE"))
+    run("consumer clippy", &mut cargo(&format!("clippy {MANIFEST} --all-targets --features ndarray -- -D warnings")))?;
+    DEVICES.into_iter().try_for_each(|device| run(&format!("consumer on {device}"), &mut tests_on(device)))
+}
+
+/// Its tests on a device: the same build for each.
+fn tests_on(device: &str) -> Command {
+    let mut command = cargo(&format!("test {MANIFEST} --features ndarray"));
+    command.env("BURN_DEVICE", device);
+    command
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::ffi::OsStr;
     use std::fs;
 
     use super::*;
@@ -106,6 +118,23 @@ mod tests {
         assert!(alike.len() == 2 && built_anew(&alike, &workspace).is_empty(), "{alike:?}");
         let other = parsed("burn v1|flex\nbytes v2|std\n");
         assert_eq!(built_anew(&other, &workspace).len(), 2);
+    }
+
+    /// A file that asked for a backend by name would compute on that one in both runs.
+    #[test]
+    fn its_tests_run_on_both_cpu_backends_by_one_build() {
+        for folder in ["tests/consumer/src", "tests/consumer/tests"] {
+            let files = fs::read_dir(workspace_root().join(folder)).expect("the consumer");
+            for path in files.map(|file| file.expect("a file").path()) {
+                let text = fs::read_to_string(&path).expect("a source");
+                let named = DEVICES.iter().find(|device| text.contains(&format!("Device::{device}(")));
+                assert_eq!(named, None, "{}: take Device::default()", path.display());
+            }
+        }
+        let [flex, ndarray] = DEVICES.map(tests_on);
+        assert!(flex.get_args().eq(ndarray.get_args()), "{flex:?} and {ndarray:?} are two builds");
+        let device = (OsStr::new("BURN_DEVICE"), Some(OsStr::new("ndarray")));
+        assert!(ndarray.get_envs().any(|variable| variable == device), "{ndarray:?}");
     }
 
     /// Name, version and source of each package.

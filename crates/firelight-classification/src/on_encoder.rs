@@ -71,8 +71,8 @@ pub(crate) fn other_classes(found: &[String], own: &[String]) -> Option<String> 
 macro_rules! on_encoder {
     () => {
         const HEAD: &'static [&'static str] = $crate::on_encoder::HEADS;
-        const STACK: Option<firelight_training::StackPlace> =
-            Some(firelight_training::StackPlace::of::<firelight_core::TransformerConfig>(&["encoder", "transformer"]));
+        const STACK: Option<firelight_training::StackPath> =
+            Some(firelight_training::StackPath::of::<firelight_core::TransformerConfig>(&["encoder", "transformer"]));
 
         firelight_tasks::structure!(encoder.adapters, |config, params| {
             config.encoder.init_with(&params.scope($crate::model::ENCODER))

@@ -7,6 +7,8 @@ mod fields;
 mod interruption;
 mod memory;
 mod output;
+#[cfg(test)]
+mod pages;
 mod pulse;
 mod ranks;
 mod threads;

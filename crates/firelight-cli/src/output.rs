@@ -77,15 +77,24 @@ pub(crate) fn aside(remark: Arguments) {
 }
 
 /// The columns of the terminal that stderr is; none if it is no terminal.
-#[cfg(unix)]
 fn width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stderr()).ok()?;
+    columns_of(&io::stderr())
+}
+
+/// The columns of the terminal that stdout is; none if it is no terminal.
+pub(crate) fn columns() -> Option<usize> {
+    columns_of(&io::stdout())
+}
+
+#[cfg(unix)]
+fn columns_of(stream: &impl std::os::fd::AsFd) -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(stream).ok()?;
     Some(usize::from(size.ws_col)).filter(|&columns| columns >= NARROWEST)
 }
 
 /// Elsewhere the terminal breaks lines as it likes.
 #[cfg(not(unix))]
-fn width() -> Option<usize> {
+fn columns_of<S>(_stream: &S) -> Option<usize> {
     None
 }
 

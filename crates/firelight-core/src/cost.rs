@@ -11,10 +11,8 @@ use burn::tensor::{Int, Shape, Tensor};
 use firelight_kernels::{BlockFormat, PairRule};
 use serde::{Serialize, Serializer};
 
+use crate::state::{FLOAT, State};
 use crate::weight::format_in;
-
-/// Bytes of a 32-bit float.
-pub(crate) const FLOAT: usize = 4;
 
 fn in_bytes<S: Serializer>(numbers: &usize, serializer: S) -> Result<S::Ok, S::Error> {
     numbers.saturating_mul(FLOAT).serialize(serializer)
@@ -54,6 +52,9 @@ pub struct Cost {
     pub activations_per_token: usize,
     /// Memory of one sequence in a cache of the whole context, in single precision.
     pub cache_bytes: usize,
+    /// Memory of the attention scores of one sequence, of all heads and layers, hidden pairs included, in single precision: where they are
+    /// formed as a whole, which attention in tiles never does.
+    pub score_bytes: usize,
     /// What it consists of.
     pub parts: Vec<Cost>,
 }
@@ -81,6 +82,7 @@ impl Cost {
             whole.flops_per_token += part.flops_per_token;
             whole.activations_per_token = whole.activations_per_token.saturating_add(part.activations_per_token);
             whole.cache_bytes = whole.cache_bytes.saturating_add(part.cache_bytes);
+            whole.score_bytes = whole.score_bytes.saturating_add(part.score_bytes);
         }
         whole
     }
@@ -96,6 +98,7 @@ impl Cost {
             flops_per_token: self.flops_per_token * turns as f64,
             activations_per_token: times(self.activations_per_token, turns),
             cache_bytes: times(self.cache_bytes, turns),
+            score_bytes: times(self.score_bytes, turns),
             parts: self.parts.into_iter().map(|part| part.repeated(modules, turns)).collect(),
             ..self
         }
@@ -145,6 +148,17 @@ impl Cost {
     /// Sets the memory of one sequence in a cache.
     pub fn with_cache(self, bytes: usize) -> Self {
         Self { cache_bytes: bytes, ..self }
+    }
+
+    /// Sets the memory of one sequence in a cache to that of a full `state`, 0 where the state does not know it.
+    pub fn with_cache_of(self, state: &dyn State) -> Self {
+        self.with_cache(state.full_bytes().unwrap_or_default())
+    }
+
+    /// Sets the memory of the scores of `heads` heads, each a number for every query and key of `length` tokens.
+    pub fn with_scores(self, heads: usize, length: usize) -> Self {
+        let numbers = heads.saturating_mul(length).saturating_mul(length);
+        Self { score_bytes: numbers.saturating_mul(FLOAT), ..self }
     }
 
     /// Floating point operations of one training token: backward, every product has two.

@@ -23,7 +23,7 @@ pub use convolution::ShortConvolution;
 pub use state::GatedDeltaState;
 
 use crate::context::{LayerContext, filled};
-use crate::cost::{Cost, FLOAT};
+use crate::cost::Cost;
 use crate::error::expect_valid;
 use crate::layer::TokenMixer;
 use crate::linear::Linear;
@@ -113,13 +113,7 @@ impl TokenMixer for GatedDelta {
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         expect_valid(GatedDeltaConfig::validate_rule(rule));
-        Box::new(GatedDeltaState::new(capacity).with_sizes([
-            ("mixer.n_key_heads", self.n_key_heads),
-            ("mixer.n_value_heads", self.n_value_heads),
-            ("mixer.d_key", self.d_key()),
-            ("mixer.d_value", self.output_width() / self.n_value_heads),
-            ("mixer.convolution", self.convolution.history_len() + 1),
-        ]))
+        Box::new(self.empty_state(capacity))
     }
 
     fn head_output(&self) -> Option<&Linear> {
@@ -130,13 +124,15 @@ impl TokenMixer for GatedDelta {
     fn cost(&self, _rule: &PairRule, length: usize) -> Cost {
         let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
         let [_, mixed] = self.qkv.widths();
-        let (values, history_len) = (self.output_width(), self.convolution.history_len());
-        let (d_value, d_key) = (values / self.n_value_heads, self.d_key());
-        let state = self.n_value_heads.saturating_mul(d_key * d_value);
-        let convolution = Cost::of(&self.convolution).with_activations(mixed).named("convolution");
+        let (values, d_key) = (self.output_width(), self.d_key());
+        let d_value = values / self.n_value_heads;
+        // What the nonlinearity reads of all, and the norms of queries and keys.
+        let kept = mixed.saturating_add(mixed - values);
+        let convolution = Cost::of(&self.convolution).with_activations(kept).named("convolution");
         let decay = Cost::of(&self.step_bias).without_flops().named("step_bias");
         let rate = Cost::of(&self.log_rate).without_flops().named("log_rate");
         let rule = self.n_value_heads as f64 * rule::flops_per_token(length, d_key, d_value);
+        let kept = self.n_value_heads.saturating_mul(rule::activations_per_token(length, d_key, d_value));
         let parts = [
             part("qkv", &self.qkv),
             convolution,
@@ -145,15 +141,25 @@ impl TokenMixer for GatedDelta {
             part("step", &self.step),
             decay,
             rate,
-            Cost::default().with_flops(rule).with_activations(values).named("rule"),
+            Cost::default().with_flops(rule).with_activations(kept).named("rule"),
             self.norm.cost(values).named("norm"),
             Cost::of(&self.output).with_activations(values).named("output"),
         ];
-        Cost::sum(parts).with_cache((state + history_len * mixed).saturating_mul(FLOAT))
+        Cost::sum(parts).with_cache_of(&self.empty_state(length))
     }
 }
 
 impl GatedDelta {
+    fn empty_state(&self, capacity: usize) -> GatedDeltaState {
+        GatedDeltaState::new(capacity).with_sizes([
+            ("mixer.n_key_heads", self.n_key_heads),
+            ("mixer.n_value_heads", self.n_value_heads),
+            ("mixer.d_key", self.d_key()),
+            ("mixer.d_value", self.output_width() / self.n_value_heads),
+            ("mixer.convolution", self.convolution.history_len() + 1),
+        ])
+    }
+
     /// What the heads find, `[B, T, D] -> [B, T, H W]`, from where the state has ended.
     fn read(&self, segment: Segment, state: &mut GatedDeltaState) -> Tensor<3> {
         let segment_tokens =

@@ -76,10 +76,10 @@ pub trait TokenMixer: Module + ModuleDisplay {
         None
     }
 
-    /// The cost in a context of `length` tokens, with the mask `rule`. Default: the products with its matrices.
+    /// The cost in a context of `length` tokens, with the mask `rule`. Default: the products with its matrices, and the memory of its
+    /// [`state`](Self::state) as far as [`State::full_bytes`] knows it; activations are not counted.
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        let _ = (rule, length);
-        Cost::of(self)
+        Cost::of(self).with_cache_of(&*self.state(rule, length))
     }
 }
 
@@ -113,10 +113,10 @@ pub trait Layer: Module + ModuleDisplay {
         self.state(&PairRule::Causal, capacity)
     }
 
-    /// The cost in a context of `length` tokens, with the mask `rule`. Default: the products with its matrices.
+    /// The cost in a context of `length` tokens, with the mask `rule`. Default: the products with its matrices, and the memory of its
+    /// [`state`](Self::state) as far as [`State::full_bytes`] knows it; activations are not counted.
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        let _ = (rule, length);
-        Cost::of(self)
+        Cost::of(self).with_cache_of(&*self.state(rule, length))
     }
 
     /// The layer by itself.

@@ -16,6 +16,9 @@ use std::any::{Any, type_name};
 use std::fmt::Debug;
 use std::ops::Range;
 
+/// Bytes of a number in single precision.
+pub(crate) const FLOAT: usize = 4;
+
 /// The state of one token mixer, for all rows of a batch.
 ///
 /// One of your own, of the last three tokens, whatever the mixer makes of them:
@@ -109,6 +112,12 @@ pub trait State: Debug + Any + Send {
     /// Memory that its tensors take.
     fn bytes(&self) -> usize;
 
+    /// Memory of one row that has read as many tokens as the state has room for, in single precision, where it is known beforehand: it is
+    /// what [`Cost::cache_bytes`](crate::Cost::cache_bytes) counts of a mixer or a layer of your own. Default: it is not known.
+    fn full_bytes(&self) -> Option<usize> {
+        None
+    }
+
     /// Compresses old tokens from now on, if the state supports it; returns whether it does. Default: it does not, since a state of the
     /// last tokens or of sums is bounded anyway.
     fn compress(&mut self, compression: Compression) -> bool {
@@ -171,7 +180,7 @@ impl dyn State {
         found.unwrap_or_else(|| panic!("{}", of_another_stack(&keeps, short_name::<S>())))
     }
 
-    /// The same of a state that is owned, as [`State::join`] is given one.
+    /// Takes the state out of its box as one of this kind, such as the other state in [`State::join`].
     ///
     /// # Panics
     /// If it is of another kind: the cache belongs to another stack.
@@ -196,6 +205,11 @@ pub(crate) fn differing_sizes(one: &dyn State, other: &dyn State) -> Option<[Str
 /// The name of a type without its path.
 fn short_name<T: ?Sized>() -> &'static str {
     type_name::<T>().rsplit("::").next().unwrap_or_default()
+}
+
+/// Bytes of a tensor of these sizes in single precision, whatever they are called.
+pub(crate) fn bytes_of_sizes(sizes: &[(&'static str, usize)]) -> usize {
+    sizes.iter().fold(FLOAT, |bytes, (_, size)| bytes.saturating_mul(*size))
 }
 
 /// Bytes of a tensor.

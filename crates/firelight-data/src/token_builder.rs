@@ -71,8 +71,8 @@ impl<'a> TokenBuilder<'a> {
         let named = DataError::naming(COLUMN);
         for record in Records::open(path, &[column]).map_err(&named)? {
             let record = record?;
-            let place = Place { lines: record.line().saturating_sub(1), ..Place::default() };
-            self.add_document(&(record.text(column).map_err(&named)? + RECORD_END), &place)?;
+            let position = TextPosition { lines: record.line().saturating_sub(1), ..TextPosition::default() };
+            self.add_document(&(record.text(column).map_err(&named)? + RECORD_END), &position)?;
         }
         Ok(())
     }
@@ -87,19 +87,19 @@ impl<'a> TokenBuilder<'a> {
 
     /// Adds a text that comes in pieces. What could still be joined with the next piece waits for it.
     fn add_pieces(&mut self, pieces: impl IntoIterator<Item = Result<String, DataError>>) -> Result<(), DataError> {
-        let (mut waiting, mut place) = (String::new(), Place::default());
+        let (mut waiting, mut position) = (String::new(), TextPosition::default());
         // Where nothing can be cut off, looking again at every piece would take time by the square of the length.
         let mut enough = 0;
         for piece in pieces {
             waiting += &piece?;
             if waiting.len() >= enough {
                 let settled = self.settled(&waiting);
-                self.add_settled(&waiting[..settled], &mut place)?;
+                self.add_settled(&waiting[..settled], &mut position)?;
                 waiting.drain(..settled);
                 enough = 2 * waiting.len();
             }
         }
-        self.add_settled(&waiting, &mut place)
+        self.add_settled(&waiting, &mut position)
     }
 
     /// Bytes at the beginning of a text that are encoded alike, however the text goes on.
@@ -110,17 +110,17 @@ impl<'a> TokenBuilder<'a> {
         }
     }
 
-    fn add_settled(&mut self, text: &str, place: &mut Place) -> Result<(), DataError> {
+    fn add_settled(&mut self, text: &str, position: &mut TextPosition) -> Result<(), DataError> {
         let documents = self.separator.map_or_else(|| vec![text], |separator| separator.split(text));
         for document in documents {
-            self.add_document(document, place)?;
-            place.pass(document);
+            self.add_document(document, position)?;
+            position.pass(document);
         }
         Ok(())
     }
 
-    fn add_document(&mut self, text: &str, place: &Place) -> Result<(), DataError> {
-        let ids = self.tokenizer.encode(text).map_err(|error| place.of(error))?;
+    fn add_document(&mut self, text: &str, position: &TextPosition) -> Result<(), DataError> {
+        let ids = self.tokenizer.encode(text).map_err(|error| position.of(error))?;
         self.writer.push(&ids)?;
         if self.separator.is_some() && !ids.is_empty() {
             self.ends.push(self.writer.len());
@@ -158,14 +158,14 @@ impl Documents {
 
 /// How much of a text was passed, so that errors name the place in the whole.
 #[derive(Debug, Default)]
-struct Place {
+struct TextPosition {
     characters: usize,
     lines: usize,
     /// Characters of the last line.
     column: usize,
 }
 
-impl Place {
+impl TextPosition {
     fn pass(&mut self, text: &str) {
         let characters = text.chars().count();
         self.characters += characters;

@@ -9,7 +9,7 @@ use crate::{Autoregressive, GeneratedText, GenerationError, GenerationOptions, S
 pub struct Generated {
     /// The new ids, without the prompt and without the stop token.
     pub ids: Vec<u32>,
-    /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
+    /// The scores of the ids that were chosen, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why the row ended.
     #[doc(alias = "stopped")]
@@ -19,8 +19,14 @@ pub struct Generated {
 
 /// Continues the prompt and returns one continuation per row.
 ///
+/// A row's text does not depend on the other rows, so rows with equal prompts get equal texts; [`generate_samples`] continues one prompt in
+/// several ways.
+///
 /// `observe` sees the tokens of every step as they come, one entry per row, `None` for rows that have ended; it breaks
 /// off the generation with [`ControlFlow::Break`]. Callers with nothing to watch pass `|_| ControlFlow::Continue(())`.
+///
+/// A row under a [`Constraint`](crate::Constraint) that is broken off, or that an error ends, is completed by tokens that the model did not
+/// choose and `observe` does not see.
 ///
 /// # Errors
 /// Options out of range, a prompt that the model refuses, or logits that are no distribution. An error after the first token is
@@ -39,8 +45,8 @@ const TOGETHER: usize = 16;
 
 /// Continues the prompt `samples` times: one continuation per row for each sample, those of the first sample first.
 ///
-/// All samples use one seed, each with a stream of random numbers of its own. So sample `i` does not depend on how many others
-/// there are, and the first is what [`generate`] returns. Greedy samples are all alike.
+/// All samples use one seed, each with a stream of random numbers of its own. So sample `i` of a row depends neither on how many samples
+/// there are nor on the other rows, and the first is what [`generate`] returns. Greedy samples are all alike.
 ///
 /// # Errors
 /// As [`generate`].
@@ -80,19 +86,32 @@ fn collect<M: Autoregressive>(
     while let Some(tokens) = stream.next() {
         let tokens = match tokens {
             Ok(tokens) => tokens,
-            Err(error) => return Err(error.after(unfinished(rows, stream.stops()))),
+            Err(error) => {
+                complete(&mut rows, &mut stream);
+                return Err(error.after(unfinished(rows, stream.stops())));
+            }
         };
         for (row, (token, score)) in rows.iter_mut().zip(tokens.iter().zip(stream.scores())) {
             row.ids.extend(token);
             row.scores.extend(score.clone());
         }
         if observe(&tokens).is_break() {
+            complete(&mut rows, &mut stream);
             break;
         }
     }
     // Rows that the loop left open were broken off.
     rows.iter_mut().zip(stream.stops()).for_each(|(row, stop)| row.stop_reason = stop.unwrap_or(StopReason::Caller));
     Ok(rows)
+}
+
+/// Completes the rows that end here although they have not ended.
+fn complete<M: Autoregressive>(rows: &mut [Generated], stream: &mut TokenStream<'_, M>) {
+    for (row, generated) in rows.iter_mut().enumerate() {
+        if stream.stops()[row].is_none() {
+            generated.ids.extend(stream.closing(row));
+        }
+    }
 }
 
 /// The rows that an error ends, unless they had ended before.
@@ -131,26 +150,47 @@ mod tests {
         assert_ne!(run(&options.clone().with_seed(1)), run(&options.with_seed(2)));
     }
 
-    #[test]
-    fn samples_are_the_rows_of_a_prompt_that_is_repeated() {
-        let prompt = vec![vec![0, 1], vec![2, 3]];
-        let model = Pairs::from_probabilities(4, |before, last| match (before + last) % 3 {
+    /// Distributions that differ from place to place.
+    fn pairs() -> Pairs {
+        Pairs::from_probabilities(4, |before, last| match (before + last) % 3 {
             0 => [0.1, 0.2, 0.3, 0.4],
             1 => [0.4, 0.1, 0.4, 0.1],
             _ => [0.25; 4],
-        });
-        let options = GenerationOptions::new(12).with_temperature(1.0).with_seed(9).with_stop_tokens([3]);
+        })
+    }
+
+    fn drawing() -> GenerationOptions {
+        GenerationOptions::new(12).with_temperature(1.0).with_seed(9).with_stop_tokens([3])
+    }
+
+    #[test]
+    fn many_samples_are_decoded_in_parts() {
+        let (model, options, prompt) = (pairs(), drawing(), vec![vec![0, 1], vec![2, 3]]);
         let found = generate_samples(&model, prompt.clone(), 20, &options).unwrap();
         // More than are decoded together, and the prompt is read once by each of the two parts.
         let read = model.rows_read();
         assert_eq!((found.len(), read[0]), (40, 2));
         assert!(read[1] > 2 && read[1] <= 32 && read.windows(2).filter(|two| two[1] > two[0]).count() <= 3, "{read:?}");
-        let continued = |prompt| generate(&model, prompt, &options, |_| ControlFlow::Continue(())).unwrap();
-        assert_eq!(found, continued(vec![prompt.clone(); 20].concat()));
-        assert_eq!(found[..2], continued(prompt.clone()));
         assert_eq!(found[..6], generate_samples(&model, prompt.clone(), 3, &options).unwrap());
         assert_ne!(found[0], found[2], "samples of one row draw apart");
         assert!(generate_samples(&model, prompt, 0, &options).unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_samples_of_a_row_are_those_that_it_gets_alone() {
+        let (model, options, prompt) = (pairs(), drawing(), vec![vec![0, 1], vec![2, 3]]);
+        let samples = |prompt: &[Vec<u32>]| generate_samples(&model, prompt.to_vec(), 5, &options).unwrap();
+        let first =
+            |prompt: &[Vec<u32>]| generate(&model, prompt.to_vec(), &options, |_| ControlFlow::Continue(())).unwrap();
+        let alone = [samples(&prompt[..1]), samples(&prompt[1..])];
+        let each: Vec<Generated> = (0..5).flat_map(|sample| alone.iter().map(move |row| row[sample].clone())).collect();
+        assert_eq!(samples(&prompt), each);
+        assert_eq!(first(&prompt), each[..2], "`generate` writes the first sample");
+        assert_eq!(first(&prompt[1..]), each[1..2]);
+        assert_eq!(
+            first(&[prompt[1].clone(), prompt[0].clone(), prompt[1].clone()]),
+            [1, 0, 1].map(|row| each[row].clone())
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! Greedy choice without processors is an argmax on the device. A draw from the `k` most probable tokens needs these alone, which a GPU finds
 //! (`shortlist.rs`). All else reads the logits `[B, V]` to the host, applies the processors to each row in f64, and takes the best token or draws
-//! one. The random number of a draw depends on seed, step and row alone.
+//! one. The random number of a draw depends on seed, sample and step alone.
 
 mod shortlist;
 
@@ -81,7 +81,8 @@ impl Sampler {
         Ok(Self { processors, choice, seed, logprobs, criteria, few })
     }
 
-    /// Chooses new token number `step` (0-based) for every row of `logits` `[B, V]`. Processors see an empty history.
+    /// Chooses new token number `step` (0-based) for every row of `logits` `[B, V]`. Row `i` draws as sample `i`, and processors see an empty
+    /// history.
     ///
     /// # Errors
     /// [`GenerationError::NonFiniteLogits`] if a row is no distribution: it holds NaN or plus infinity, or minus infinity
@@ -135,9 +136,10 @@ fn by_all(logits: Tensor<2>, sequences: &mut [Sequence]) -> Result<Sampled, Gene
     let ([_, vocab_size], device) = (logits.dims(), logits.device());
     let logits = host(logits)?;
     let each = || logits.chunks_exact(vocab_size);
-    let ids = each().zip(sequences.iter_mut()).enumerate();
-    let ids = ids.map(|(place, (logits, sequence))| sequence.choose(logits).map_err(|error| error.of_row(|_| place)));
-    let ids = ids.collect::<Result<Vec<u32>, _>>()?;
+    let mut ids = Vec::with_capacity(sequences.len());
+    for (place, (logits, sequence)) in each().zip(sequences.iter_mut()).enumerate() {
+        ids.push(sequence.choose(logits).map_err(|error| error.of_row(|_| place))?);
+    }
     let scores = each().zip(sequences).zip(&ids).map(|((logits, sequence), &id)| sequence.score(logits, id)).collect();
     Ok(Sampled { tokens: on_device(&ids, &device), ids, scores })
 }

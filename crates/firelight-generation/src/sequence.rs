@@ -5,6 +5,9 @@ use crate::processors::{History, Left};
 use crate::sampler::{Choice, Few};
 use crate::{GenerationError, Sampler, StopCriteria, StopReason, TokenScore};
 
+/// The most new ids that a sequence has room for from its beginning: 4 KiB. A longer one grows.
+const RESERVED: usize = 1024;
+
 /// One sequence: its ids, and its sampler with the state of its processors.
 #[derive(Clone, Debug)]
 pub(crate) struct Sequence {
@@ -14,8 +17,8 @@ pub(crate) struct Sequence {
     prompt: usize,
     /// The number of its first new token.
     first: usize,
-    /// Selects its stream of random numbers.
-    number: usize,
+    /// The sample whose random numbers it draws, whatever its row.
+    sample: usize,
     sampler: Sampler,
     /// What the processors leave of the logits, and the probabilities of that: memory that every token uses again.
     left: Left<Vec<f64>>,
@@ -23,10 +26,12 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// A sequence that continues a prompt; `number` selects its random numbers.
-    pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, number: usize) -> Self {
+    /// A sequence that continues a prompt and draws the random numbers of a sample.
+    pub(crate) fn new(sampler: &Sampler, prompt: Vec<u32>, sample: usize) -> Self {
         let (left, probabilities) = (Left::default(), Vec::new());
-        Self { prompt: prompt.len(), ids: prompt, first: 0, number, sampler: sampler.clone(), left, probabilities }
+        let (prompt, mut ids) = (prompt.len(), prompt);
+        ids.reserve(sampler.criteria.room(0).min(RESERVED));
+        Self { prompt, ids, first: 0, sample, sampler: sampler.clone(), left, probabilities }
     }
 
     /// Starts at new token number `tokens`, without knowing those before it.
@@ -42,7 +47,7 @@ impl Sequence {
 
     /// What processors are told when its next token is chosen.
     pub(crate) fn history(&self) -> History<'_> {
-        History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.number, self.step())
+        History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.sample, self.step())
     }
 
     /// All of its ids.
@@ -71,20 +76,20 @@ impl Sequence {
     }
 
     /// Chooses the next token from the model's logits `[V]`; any token if the sequence is complete, or is found to be complete here.
-    /// [`accept`](Self::accept) adds it.
+    /// [`accept`](Self::accept) adds it. The caller gives an error its row.
     pub(crate) fn choose(&mut self, logits: &[f32]) -> Result<u32, GenerationError> {
         if self.sampler.processors.is_complete() {
             return Ok(0);
         }
-        let place @ (step, row) = (self.step(), self.number);
-        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, row, step);
-        self.sampler.processors.process_row(&history, logits, &mut self.left, place)?;
+        let step = self.step();
+        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.sample, step);
+        self.sampler.processors.process_row(&history, logits, &mut self.left, (step, 0))?;
         self.choose_left()
     }
 
     /// As [`choose`](Self::choose), of the tokens that [decide](Self::few).
     pub(crate) fn choose_from(&mut self, shortlist: &[(u32, f64)]) -> Result<u32, GenerationError> {
-        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.number, self.step());
+        let history = History::new(&self.ids, self.prompt).with_draw(self.sampler.seed, self.sample, self.step());
         self.left.fill_list(shortlist);
         self.sampler.processors.process_left(&history, &mut self.left)?;
         self.choose_left()
@@ -92,7 +97,7 @@ impl Sequence {
 
     /// Chooses among the tokens that the processors have left.
     fn choose_left(&mut self) -> Result<u32, GenerationError> {
-        let (step, row, draw) = (self.step(), self.number, self.history().draw());
+        let (step, draw) = (self.step(), self.history().draw());
         let mut refused = 0;
         let Sampler { choice, processors, .. } = &mut self.sampler;
         while is_distribution(self.left.logits()) && !processors.gives_up(refused) {
@@ -104,13 +109,18 @@ impl Sequence {
             self.left.hide(place);
             refused += 1;
         }
-        Ok(processors.forced(step, row)?.unwrap_or(0))
+        Ok(processors.forced(step, 0)?.unwrap_or(0))
     }
 
     /// Why it ends before another token is chosen, if it does.
     pub(crate) fn end(&self) -> Option<StopReason> {
         let full = (self.room() == 0).then_some(StopReason::MaxNewTokens);
         self.sampler.processors.is_complete().then_some(StopReason::Complete).or(full)
+    }
+
+    /// The tokens that complete its text where it has to end here.
+    pub(crate) fn closing(&mut self) -> Vec<u32> {
+        self.sampler.processors.closing(&self.ids[self.prompt..])
     }
 
     /// The score of a chosen token, if the options ask for it.

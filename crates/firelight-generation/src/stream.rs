@@ -50,6 +50,9 @@ enum Next {
 impl<'m, M: Autoregressive> TokenStream<'m, M> {
     /// Reads the prompt; the first token comes with the first [`next`](Iterator::next).
     ///
+    /// A row gets the tokens that it would get alone, with the exceptions of [`join`](Self::join). Equal rows therefore get equal tokens:
+    /// [`of_samples`](Self::of_samples) continues one prompt in several ways, and [`of_rows`](Self::of_rows) gives each row a seed.
+    ///
     /// # Errors
     /// Options out of range, or a prompt that the model refuses.
     pub fn new(model: &'m M, prompt: M::Prompt, options: &GenerationOptions) -> Result<Self, GenerationError> {
@@ -58,7 +61,8 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
 
     /// Continues the prompt several times and reads it once. The rows of the first sample come first, then those of the next.
     ///
-    /// `samples` are sample numbers. A sample's draws depend on its number alone, so any range of samples can be decoded by itself.
+    /// `samples` are sample numbers. What is drawn for a sample depends on the seed and on its number alone, not on the row. So any range of
+    /// samples can be decoded by itself, and the samples of a row are those that it gets without the others.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -76,9 +80,10 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
             state.select_rows(&samples.clone().flat_map(|_| 0..rows).collect::<Vec<_>>());
             logits = logits.repeat(&[samples.len(), 1]);
         }
-        let history = |number: usize| histories.get(number % rows).cloned().unwrap_or_default();
-        let numbers = rows * samples.start..rows * samples.end;
-        let sequences = numbers.map(|number| Sequence::new(&sampler, history(number), number)).collect();
+        let history = |row: usize| histories.get(row).cloned().unwrap_or_default();
+        let of_sample = |sample| (0..rows).map(move |row| (sample, row));
+        let sequences = samples.flat_map(of_sample).map(|(sample, row)| Sequence::new(&sampler, history(row), sample));
+        let sequences = sequences.collect();
         Ok(Self::begin(model, logits, state, sequences))
     }
 
@@ -196,11 +201,14 @@ impl<'m, M: Autoregressive> TokenStream<'m, M> {
 
     /// The next logits of all rows, `[R, V]`. Waiting rows join unless guesses are still open, which are of one row.
     fn logits(&mut self, ahead: &mut Ahead) -> Tensor<2> {
-        let mut logits: Vec<Tensor<2>> = ahead.logits.pop_front().into_iter().collect();
-        if ahead.guesses.is_empty() {
-            logits.extend(self.let_join());
+        match ahead.take() {
+            Some(logits) if self.joining.is_empty() || !ahead.guesses.is_empty() => logits,
+            next => {
+                let mut logits: Vec<Tensor<2>> = next.into_iter().collect();
+                logits.extend(self.let_join());
+                if logits.len() == 1 { logits.swap_remove(0) } else { Tensor::cat(logits, 0) }
+            }
         }
-        if logits.len() == 1 { logits.swap_remove(0) } else { Tensor::cat(logits, 0) }
     }
 
     /// Records the chosen tokens, and their scores where the row goes on. One entry for each of all rows.

@@ -18,7 +18,7 @@ pub struct GeneratedText {
     pub text: String,
     /// Its ids, without the stop token; the last of them may reach into a stop string.
     pub ids: Vec<u32>,
-    /// The scores of the ids, if [`GenerationOptions::logprobs`] asks for them; else empty.
+    /// The scores of the ids that were chosen, if [`GenerationOptions::logprobs`] asks for them; else empty.
     pub scores: Vec<TokenScore>,
     /// Why it ended.
     #[doc(alias = "stopped")]
@@ -44,6 +44,9 @@ impl GeneratedText {
 ///
 /// `observe` gets the text piece by piece as it comes, cut only between characters: joined, the pieces are the text. What may be the
 /// beginning of a stop string is held back until it turns out not to be. `observe` stops the generation with [`ControlFlow::Break`].
+///
+/// Whatever ends a text under a [`Constraint`](crate::Constraint), it satisfies the constraint: where `observe` or an error stops it in the middle,
+/// the rest of a short text that does is written behind it, and `observe` gets that, too.
 ///
 /// # Errors
 /// As [`generate`](crate::generate()): an error after the first token has the text up to there, which `observe` gets, too.
@@ -97,7 +100,7 @@ where
 }
 
 /// Runs a token stream to its end and decodes each row with a text stream of its own, up to the first stop string. `observe` gets the pieces
-/// with the number of their row, and ends the row with [`ControlFlow::Break`].
+/// with the number of their row, and ends the row with [`ControlFlow::Break`]. Constrained texts are completed as by [`generate_text`].
 ///
 /// # Errors
 /// The first error of the stream. After the first token it is [`GenerationError::Unfinished`], with the texts up to there.
@@ -127,9 +130,17 @@ pub fn decode_texts<M: Autoregressive>(
             let (piece, stop) = writers[row].push(id);
             if !piece.is_empty() && observe(row, &piece).is_break() {
                 tokens.end_row(row, StopReason::Caller);
+                writers[row].closing = tokens.closing(row);
             }
             if let Some(stop) = stop {
                 tokens.end_row(row, StopReason::StopString(stop));
+            }
+        }
+    }
+    if failure.is_some() {
+        for (row, writer) in writers.iter_mut().enumerate() {
+            if tokens.stops()[row].is_none() {
+                writer.closing = tokens.closing(row);
             }
         }
     }
@@ -162,6 +173,8 @@ struct Writer<'o> {
     /// What may be the beginning of a stop string.
     held: String,
     has_stopped: bool,
+    /// The ids that complete the text, where its reader or an error stops it.
+    closing: Vec<u32>,
 }
 
 impl<'o> Writer<'o> {
@@ -174,6 +187,7 @@ impl<'o> Writer<'o> {
             text: String::new(),
             held: String::new(),
             has_stopped: false,
+            closing: Vec::new(),
         }
     }
 
@@ -190,6 +204,10 @@ impl<'o> Writer<'o> {
     fn finish(&mut self) -> (String, Option<usize>) {
         if self.has_stopped {
             return (String::new(), None);
+        }
+        for id in std::mem::take(&mut self.closing) {
+            self.ids.push(id);
+            self.held.extend(self.stream.push(id));
         }
         self.held.extend(self.stream.finish());
         let stop = self.stop();

@@ -121,7 +121,7 @@ fn of_word(
 }
 
 /// Where a word stands in a text as a whole, in bytes.
-fn places_of(word: &str, text: &str) -> Vec<Range<usize>> {
+pub(crate) fn places_of(word: &str, text: &str) -> Vec<Range<usize>> {
     let is_whole = |place: &Range<usize>| {
         let (before, behind) = (text[..place.start].chars().next_back(), text[place.end..].chars().next());
         ![before, behind].into_iter().flatten().any(char::is_alphanumeric)

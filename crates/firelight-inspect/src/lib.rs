@@ -8,8 +8,9 @@
 //!    for a terminal.
 //!
 //! Beside them, of a [`TextModel`] (text_model.rs), which is a language model or a text encoder: [`explain`](fn@explain) (explain/) shows its numbers
-//! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table/) scores all heads, and [`prune_heads`] (prune.rs) takes some
-//! out; [`PatchGrid`] (patch.rs) finds where two texts part, and [`ProbeTable`] (probe_table.rs) what can be read off each layer.
+//! step by step, as [`worked_examples`] does for small ones; [`HeadTable`] (head_table/) scores all heads, with [`Annotations`] (annotated/) also by
+//! syntax and coreference, and [`prune_heads`] (prune.rs) takes some out; [`PatchGrid`] (patch.rs) finds where two texts part, and [`ProbeTable`]
+//! (probe_table.rs) what can be read off each layer.
 //!
 //! And of structure, drawn as a [`Figure`] of [`HeatMap`]s (figure/) on the same page, as SVG, PNG or text: [`position_figure`] and
 //! [`scheme_figure`] (positions.rs), [`mask_figure`] (mask.rs) of the [`stacks`](fn@stacks) of any model (stacks.rs), [`embedding_figure`]
@@ -28,6 +29,7 @@
 //! ```
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
+mod annotated;
 mod asked;
 mod embeddings;
 mod explain;
@@ -51,11 +53,12 @@ mod terminal;
 mod text_model;
 mod tokens;
 
+pub use annotated::{AnnotatedText, Annotations, Link, read_conllu, read_pairs};
 pub use asked::Asked;
 pub use embeddings::{EmbeddingQuestion, embedding_figure};
 pub use explain::{Explanation, Step, Table, TableKind, explain, worked_examples};
 pub use figure::{ColourScale, Figure, HeatMap};
-pub use head_table::{HeadScore, HeadTable, ScoredHead};
+pub use head_table::{HeadScore, HeadTable, LinkDirection, RelationScore, ScoredHead};
 pub use labels::{shown, token_labels};
 pub use maps::{AttentionKind, AttentionMaps, Map, Picture};
 pub use mask::{layers_to_reach, mask_figure};

@@ -5,8 +5,8 @@ use std::ops::Range;
 use std::path::Path;
 
 use burn::tensor::{Device, Tensor};
-use firelight_core::{HookError, Pass};
-use firelight_data::Tokenizer;
+use firelight_core::{HookError, Pass, TokenEmbedding};
+use firelight_data::{Tokenizer, right_padded};
 use firelight_language::LanguageModel;
 use firelight_storage::{Checkpoint, InputError, TaskError, shortened};
 
@@ -55,6 +55,9 @@ pub(crate) trait Reader: Debug + Send + Sync {
 
     /// The output of the stack, `[1, T, D]`.
     fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3>;
+
+    /// What its tokens are before positions join.
+    fn embedding(&self) -> &TokenEmbedding;
 
     /// The language model. Default: it is none.
     fn language(&self) -> Option<&LanguageModel> {
@@ -134,6 +137,16 @@ impl TextModel {
     /// The output of the stack, `[1, T, D]`.
     pub fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3> {
         self.reader.hidden(text, pass)
+    }
+
+    /// The vectors of the tokens before positions join, a row each.
+    pub(crate) fn embeddings(&self, read: &ReadText) -> Result<Vec<Vec<f32>>, TaskError> {
+        let embedding = self.reader.embedding();
+        let (tokens, _) = right_padded(&[&read.ids], &embedding.weight.device());
+        let vectors = embedding.forward(tokens); // [1, T, D]
+        let width = vectors.dims()[2];
+        let numbers: Vec<f32> = vectors.try_into_vec_as().map_err(TaskError::device("the embeddings"))?;
+        Ok(numbers.chunks(width).map(<[f32]>::to_vec).collect())
     }
 
     /// The tokenizer.

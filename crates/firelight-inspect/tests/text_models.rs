@@ -7,8 +7,8 @@ use firelight_core::{Hooks, Mixer, Pass, PositionConfig, Projection, SequenceInp
 use firelight_data::labelled::LabelledText;
 use firelight_data::{Tokenizer, TokenizerConfig, right_padded};
 use firelight_inspect::{
-    EmbeddingQuestion, Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, ProbeTable, Table, TableKind,
-    TextModel, embedding_figure, explain, prune_heads,
+    Annotations, EmbeddingQuestion, Explanation, HeadScore, HeadTable, PatchGrid, PatchQuestion, ProbeTable, Table,
+    TableKind, TextModel, embedding_figure, explain, prune_heads, read_conllu, read_pairs,
 };
 use firelight_language::{LanguageModel, LanguageModelConfig, TASK, TextGenerator};
 use firelight_storage::{Checkpoint, Existing, ModelFolder, save_weights};
@@ -101,6 +101,25 @@ fn what_cannot_be_explained_is_told_with_what_there_is() {
 /// One layer without positions, whose head 1 sees the tokens that are the same as its own, while head 0 sees all alike and writes nothing. A
 /// letter is a one in one of the last eight channels, which head 1 reads and writes.
 fn planted(device: &Device) -> TextModel {
+    let read = Tensor::<2>::eye(16, device).narrow(1, 8, 8) * 10.0;
+    let read = Tensor::cat(vec![Tensor::zeros([16, 8], device), read], 1);
+    planted_with(device, [read.clone(), read])
+}
+
+/// The same model, whose head 1 sees nothing but the letter b once it was there.
+fn drawn_to_b() -> TextModel {
+    let device = Device::default();
+    // From the letters `from` on to the first channel of head 1.
+    let matrix = |from: usize, letters: usize| {
+        let is_one = |place: usize| place % 16 == 8 && (from..from + letters).contains(&(place / 16));
+        let numbers = (0..16 * 16).map(|place| 10.0 * f32::from(u8::from(is_one(place)))).collect::<Vec<f32>>();
+        Tensor::<2>::from_data(TensorData::new(numbers, [16, 16]), &device)
+    };
+    planted_with(&device, [matrix(8, 8), matrix(8 + usize::from(b'b') % 8, 1)])
+}
+
+/// With the matrices of queries and of keys.
+fn planted_with(device: &Device, [query, key]: [Tensor<2>; 2]) -> TextModel {
     let config = LanguageModelConfig::new(256, 16, 2, 1).with_max_seq_len(CONTEXT);
     let mut model = config.with_transformer(|stack| stack.with_position(PositionConfig::None)).init(device);
     let one = |place: usize| f32::from(u8::from(place % 16 == 8 + (place / 16) % 8));
@@ -108,10 +127,8 @@ fn planted(device: &Device) -> TextModel {
     model.embedding.weight = Weight::of_table(Param::from_tensor(Tensor::from_data(letters, device)));
     let Mixer::Attention(attention) = &mut model.transformer.blocks[0].attention else { panic!("an attention") };
     let Projection::Separate(parts) = &mut attention.projection else { panic!("three matrices") };
-    let read = Tensor::<2>::eye(16, device).narrow(1, 8, 8) * 10.0;
-    let read = Tensor::cat(vec![Tensor::zeros([16, 8], device), read], 1);
-    for part in [&mut parts.query, &mut parts.key] {
-        part.weight = Param::from_tensor(read.clone()).into();
+    for (part, matrix) in [(&mut parts.query, query), (&mut parts.key, key)] {
+        part.weight = Param::from_tensor(matrix).into();
         part.bias = None;
     }
     let written = Tensor::<2>::eye(16, device).narrow(0, 8, 8);
@@ -135,6 +152,83 @@ fn a_planted_head_ranks_first() {
     assert_eq!((score(0, HeadScore::Ablation), score(0, HeadScore::Gradient)), (Some(0.0), Some(0.0)));
     assert!(score(1, HeadScore::Ablation).is_some_and(|rise| rise != 0.0));
     assert_eq!((score(0, HeadScore::Separator), score(0, HeadScore::Next)), (None, Some(0.0)));
+}
+
+fn close(found: Option<f64>, expected: f64) {
+    assert!(found.is_some_and(|found| (found - expected).abs() < 1e-4), "{found:?} is not {expected}");
+}
+
+#[test]
+fn a_head_that_sees_the_rarest_token_is_found() {
+    // The letter b is the only one that stands once; the other text makes its letters more frequent.
+    let table = HeadTable::measure(&drawn_to_b(), &["baaccca", "aacc"]).unwrap();
+    // Head 0 sees all tokens up to the query alike; queries 1 to 6 have b before them. Those of the second text are equally frequent.
+    close(table.heads[0].score(HeadScore::Rare), (2..8).map(|seen| 1.0 / f64::from(seen)).sum::<f64>() / 6.0);
+    close(table.heads[1].score(HeadScore::Rare), 1.0);
+    let alike = HeadTable::measure(&drawn_to_b(), &["abab"]).unwrap();
+    assert_eq!(alike.heads[1].score(HeadScore::Rare), None);
+}
+
+#[test]
+fn a_head_that_sees_similar_tokens_is_found() {
+    // The letters a, i and q have one vector, b and j another one.
+    let table = HeadTable::measure(&planted(&Device::default()), &["ai bj aq"]).unwrap();
+    assert_eq!(table.heads[0].score(HeadScore::Semantic), None, "it sees all alike");
+    // Rows with several keys of which some are similar, as (keys, similar ones, weight of each): (4, 1, 1/2), (5, 1, 1/3) and (7, 3, 1/4).
+    let rows = [(4.0, 1.0, 0.5), (5.0, 1.0, 1.0 / 3.0), (7.0, 3.0, 0.25)];
+    let sum = |power: i32| -> f64 {
+        rows.iter()
+            .map(|(keys, similar, weight): &(f64, f64, f64)| weight.powi(power) * similar * (1.0 - similar / keys))
+            .sum()
+    };
+    close(table.heads[1].score(HeadScore::Semantic), sum(1) / (sum(0) * sum(2)).sqrt());
+}
+
+/// Three words, of which the first one is the syntactic head of the others, and the pair of the second and the first.
+fn annotations(home: &std::path::Path) -> Annotations {
+    let [conllu, pairs] = ["a.conllu", "a.tsv"].map(|name| home.join(name));
+    let row = |id, form, head, relation| format!("{id}\t{form}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_\n");
+    let rows = [row(1, "b", 0, "root"), row(2, "aa", 1, "nsubj"), row(3, "ca", 1, "obj")];
+    std::fs::write(&conllu, rows.concat()).unwrap();
+    std::fs::write(&pairs, "b aa ca\taa\tb\nb aa ca\t0:1\t2:4\n").unwrap();
+    Annotations { syntax: read_conllu(&conllu).unwrap(), pairs: read_pairs(&pairs).unwrap() }
+}
+
+#[test]
+fn a_head_from_words_to_their_syntactic_head_is_found() {
+    let home = tempfile::tempdir().unwrap();
+    let table = HeadTable::measure_with(&drawn_to_b(), &["abcab"], &annotations(home.path())).unwrap();
+    let [aa, ca] = [(1.0 / 3.0 + 1.0 / 4.0) / 2.0, (1.0 / 6.0 + 1.0 / 7.0) / 2.0]; // the weight of b for one who sees all alike
+    close(table.heads[0].score(HeadScore::Syntactic), (aa + ca) / 2.0);
+    close(table.heads[1].score(HeadScore::Syntactic), 1.0);
+    // A language model sees the earlier word from the later one, whichever is the mention.
+    close(table.heads[0].score(HeadScore::Coreference), aa);
+    close(table.heads[1].score(HeadScore::Coreference), 1.0);
+    let rows: Vec<_> = table.relations.iter().map(|row| (row.relation.as_str(), row.head, row.offset)).collect();
+    assert_eq!(rows, [("nsubj", [0, 1], -1), ("obj", [0, 1], -2)]);
+    assert!(table.relations.iter().all(|row| row.baseline == 1.0 && (row.weight - 1.0).abs() < 1e-4));
+    let json = table.to_json();
+    assert!(json["heads"][1]["syntactic"].is_f64() && json["relations"][0]["relation"] == "nsubj", "{json}");
+    let plain = HeadTable::measure(&drawn_to_b(), &["abcab"]).unwrap();
+    assert!(!plain.to_text().contains("syntax") && plain.to_json()[0].get("coreference").is_none());
+}
+
+#[test]
+fn an_encoder_sees_links_both_ways_and_its_texts_may_be_the_annotated_ones() {
+    let home = tempfile::tempdir().unwrap();
+    let annotations = annotations(home.path());
+    let table = HeadTable::measure_with(&encoder(), &[] as &[&str], &annotations).unwrap();
+    let rows: Vec<_> = table.relations.iter().map(|row| (row.relation.as_str(), row.direction.name())).collect();
+    assert_eq!(rows, [("nsubj", "to_head"), ("nsubj", "from_head"), ("obj", "to_head"), ("obj", "from_head")]);
+    assert!(table.relations.iter().all(|row| row.count == 1 && row.weight > 0.0 && row.weight < 1.0));
+    let has = |score| table.heads[0].score(score).is_some();
+    assert!(has(HeadScore::Entropy) && has(HeadScore::Coreference) && !has(HeadScore::Copying));
+
+    let mut long = annotations;
+    long.syntax[0].text = "b aa ca".repeat(9);
+    let problem = HeadTable::measure_with(&language(), &[] as &[&str], &long).unwrap_err().to_string();
+    assert!(problem.starts_with("line 1 of `") && problem.contains("a.conllu"), "{problem}");
+    assert!(problem.contains("63 tokens, but the model reads 16"), "{problem}");
 }
 
 #[test]
@@ -217,7 +311,12 @@ fn a_pruned_run_is_read_back_with_smaller_matrices_and_the_same_output() {
         let hidden = model.hidden(tokens, &SequenceInput::default(), &mut Pass::default());
         hidden.into_data().iter::<f64>().collect::<Vec<_>>()
     };
-    assert!(near(&[hidden(smaller.model())], &[hidden(&model)]));
+    let (found, expected) = (hidden(smaller.model()), hidden(&model));
+    let largest = expected.iter().fold(0.0, |largest: f64, number| largest.max(number.abs()));
+    // The output projection sums half of the terms, in another order; the others are zeros.
+    let is_near = |(a, b): (&f64, &f64)| (a - b).abs() <= 1e-6 * largest;
+    assert!(found.len() == expected.len() && largest > 0.0, "{found:?}");
+    assert!(found.iter().zip(&expected).all(is_near), "{found:?}, and {expected:?} of the whole");
 
     let message = |heads: &[[usize; 2]]| {
         let out = home.path().join("other");

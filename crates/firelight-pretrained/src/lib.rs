@@ -36,7 +36,7 @@ pub use folder::{HubFolder, TensorInfo, Weights};
 pub use forward::{Array, Arrays, ForwardOptions, Numbers};
 pub use keys::Keys;
 pub use locate::{import_cache, locate, run_folder, run_folder_of_floats};
-pub use plan::{Plan, Row, Source, Step, Table, View};
+pub use plan::{Plan, Source, Step, Table, View, WeightMapping};
 pub use structure::{AutoModel, Structure, load};
 pub use torch::{load_file, torch_layers};
 pub use verify::{Comparison, compare, compare_outputs};

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use crate::folder::JSON_LIMIT;
-use crate::{HubFolder, Row};
+use crate::{HubFolder, WeightMapping};
 
 /// The ways of pooling, as sentence-transformers calls them, in the order in which it puts several one behind the other.
 pub(crate) const POOLINGS: [(&str, PoolingConfig); 6] = [
@@ -43,7 +43,7 @@ struct Module {
 pub(crate) struct Modules {
     pub(crate) config: SentenceEncoderConfig,
     /// Where the parameters of its dense layers lie.
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<WeightMapping>,
     /// The folders of their weights.
     pub(crate) folders: Vec<String>,
 }
@@ -82,7 +82,7 @@ pub(crate) fn with_modules(config: SentenceEncoderConfig, folder: &HubFolder) ->
 
 impl Modules {
     fn add_dense(&mut self, dense: SentenceDenseConfig, folder: String) {
-        self.rows.push(Row::linear(format!("{folder}.linear"), format!("dense.{}", self.folders.len())));
+        self.rows.push(WeightMapping::linear(format!("{folder}.linear"), format!("dense.{}", self.folders.len())));
         self.config.dense.push(dense);
         self.folders.push(folder);
     }

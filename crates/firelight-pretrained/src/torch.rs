@@ -21,32 +21,32 @@ use burn::tensor::FloatDType;
 use firelight_core::ParameterReport;
 use firelight_storage::TaskError;
 
-use crate::{Plan, Row, Step, Table, Weights};
+use crate::{Plan, Step, Table, WeightMapping, Weights};
 
 /// The rows of a stack: `theirs` is what names begin with there, such as `transformer.encoder.`, and `ours` what paths begin with here, such
 /// as `stacks.encoder.`; both may be empty.
 ///
 /// Source: `torch/nn/modules/transformer.py` and `activation.py` of PyTorch 2.
-pub fn torch_layers(theirs: &str, ours: &str) -> Vec<Row> {
+pub fn torch_layers(theirs: &str, ours: &str) -> Vec<WeightMapping> {
     let here = |name: &str| format!("{ours}blocks.{{}}.{name}");
     let there = |name: &str| format!("{theirs}layers.{{}}.{name}");
     let mut rows = vec![
-        Row::linear(there("linear1"), here("feed_forward.up")),
-        Row::linear(there("linear2"), here("feed_forward.down")),
-        Row::norm(there("norm1"), here("attention_norm")),
+        WeightMapping::linear(there("linear1"), here("feed_forward.up")),
+        WeightMapping::linear(there("linear2"), here("feed_forward.down")),
+        WeightMapping::norm(there("norm1"), here("attention_norm")),
         // The third norm is there in decoders alone, where the second one is that of cross-attention.
-        Row::norm(there("norm3"), here("feed_forward_norm")),
-        Row::norm(there("norm2"), here("feed_forward_norm")),
-        Row::norm(there("norm2"), here("cross_attention_norm")),
-        Row::norm(format!("{theirs}norm"), format!("{ours}norm")),
+        WeightMapping::norm(there("norm3"), here("feed_forward_norm")),
+        WeightMapping::norm(there("norm2"), here("feed_forward_norm")),
+        WeightMapping::norm(there("norm2"), here("cross_attention_norm")),
+        WeightMapping::norm(format!("{theirs}norm"), format!("{ours}norm")),
     ];
     for (their, our) in [("self_attn", "attention"), ("multihead_attn", "cross_attention")] {
-        rows.push(Row::linear(there(&format!("{their}.out_proj")), here(&format!("{our}.output"))));
+        rows.push(WeightMapping::linear(there(&format!("{their}.out_proj")), here(&format!("{our}.output"))));
         for (index, part) in ["query", "key", "value"].into_iter().enumerate() {
             let third = Step::Part { axis: 0, index, of: 3 };
             let path = |end: &str| here(&format!("{our}.projection.{part}.{end}"));
-            let weight = Row::tensor(there(&format!("{their}.in_proj_weight")), path("weight"));
-            let bias = Row::tensor(there(&format!("{their}.in_proj_bias")), path("bias"));
+            let weight = WeightMapping::tensor(there(&format!("{their}.in_proj_weight")), path("weight"));
+            let bias = WeightMapping::tensor(there(&format!("{their}.in_proj_bias")), path("bias"));
             rows.extend([weight.step(third.clone()).step(Step::Transposed), bias.step(third)]);
         }
     }

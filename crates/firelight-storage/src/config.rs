@@ -165,11 +165,15 @@ mod tests {
 
     #[test]
     fn an_unknown_version_names_both() {
-        assert_eq!(
-            error_of(r#"{"format": "firelight", "version": 7, "task": "language"}"#),
-            "`config.json` has format version 7, but this program reads version 2: use the Firelight that wrote it, or \
-             train the model again"
-        );
+        // That of 0.1, and one to come.
+        for version in [1, 7] {
+            let stamp = format!(r#"{{"format": "firelight", "version": {version}, "task": "language"}}"#);
+            let expected = format!(
+                "`config.json` has format version {version}, but this program reads version 2: use the Firelight that wrote \
+                 it, or train the model again"
+            );
+            assert_eq!(error_of(&stamp), expected);
+        }
     }
 
     #[test]

@@ -15,18 +15,18 @@ use crate::{LossOutput, OrderedSum};
 /// The sums over the batches so far.
 pub(crate) struct Accumulated {
     /// The first batch as it is, while it is the only one, or the sum over all ranks.
-    only: Option<Part>,
-    sum: OrderedSum<Part>,
+    only: Option<GradientSum>,
+    sum: OrderedSum<GradientSum>,
     batches: Batches,
 }
 
 /// The gradients of the mean loss of one batch, or the sum of `count * gradient` over several, with the sums of their losses.
-pub(crate) struct Part {
+pub(crate) struct GradientSum {
     pub(crate) gradients: GradientsParams,
     pub(crate) output: LossOutput,
 }
 
-impl Part {
+impl GradientSum {
     /// The gradients of the sum of the losses in the place of those of the mean.
     fn weighed<M: Module>(self, model: &M) -> Self {
         Self { gradients: scaled(model, self.gradients, self.output.count.clone()), ..self }
@@ -72,7 +72,7 @@ impl Accumulated {
     /// The gradients of the mean loss of one batch, the first of a group of so many.
     pub(crate) fn new(group: usize, gradients: GradientsParams, output: LossOutput) -> Self {
         let batches = Batches { count: 1, good: None };
-        Self { only: Some(Part { gradients, output }), sum: OrderedSum::of(group), batches }
+        Self { only: Some(GradientSum { gradients, output }), sum: OrderedSum::of(group), batches }
     }
 
     /// What all ranks have summed up: the gradients of one batch, or weighed sums, and how many batches there are, with how many before
@@ -84,12 +84,12 @@ impl Accumulated {
 
     /// Adds those of one more batch of the same `model`.
     pub(crate) fn add<M: Module>(mut self, model: &M, gradients: GradientsParams, output: LossOutput) -> Self {
-        let plus = |one: Part, other: Part| one.plus(other, model);
+        let plus = |one: GradientSum, other: GradientSum| one.plus(other, model);
         let batches = self.batches.and(self.only.as_ref().map(|first| &first.output), &output.total);
         if let Some(first) = self.only.take() {
             self.sum.add(first.weighed(model), plus);
         }
-        self.sum.add(Part { gradients, output }.weighed(model), plus);
+        self.sum.add(GradientSum { gradients, output }.weighed(model), plus);
         Self { batches, ..self }
     }
 
@@ -101,20 +101,20 @@ impl Accumulated {
     }
 
     /// The sum as a part of that of `all` batches of a group: not weighed where it is the only one.
-    pub(crate) fn part_of<M: Module>(self, model: &M, all: usize) -> Part {
+    pub(crate) fn part_of<M: Module>(self, model: &M, all: usize) -> GradientSum {
         let is_one_of_several = self.batches.count == 1 && all > 1;
         let (part, _) = self.summed(model);
         if is_one_of_several { part.weighed(model) } else { part }
     }
 
-    fn summed<M: Module>(self, model: &M) -> (Part, Batches) {
+    fn summed<M: Module>(self, model: &M) -> (GradientSum, Batches) {
         let sum = self.only.or_else(|| self.sum.finish(|one, other| one.plus(other, model)));
         (sum.unwrap_or_else(|| unreachable!("there is a first batch")), self.batches)
     }
 
     /// The gradients of the mean loss over all targets, the sums of the losses, and the batches.
     pub(crate) fn mean<M: Module>(self, model: &M) -> (GradientsParams, LossOutput, Batches) {
-        let (Part { gradients, output }, batches) = self.summed(model);
+        let (GradientSum { gradients, output }, batches) = self.summed(model);
         let gradients = match batches.count {
             1 => gradients,
             _ => scaled(model, gradients, output.count.clone().clamp_min(1.0).recip()),

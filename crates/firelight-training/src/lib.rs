@@ -99,7 +99,7 @@ pub use optimizer::{
     UpdateRule, UpdateScale,
 };
 pub use output::{StepOutput, ValidOutput};
-pub use plot::{Chart, Curve, draw_charts, draw_schedules};
+pub use plot::{Chart, Series, draw_charts, draw_schedules};
 pub use precision::{LossScale, Precision};
 pub use progress::ProgressBar;
 pub use ranks::{ExampleDigest, agree, agree_on_examples, deal, deal_partial, deal_to_all, lead, telling};
@@ -109,7 +109,7 @@ pub use report::{Report, Sample, draw_losses};
 pub use schedule::{DecayShape, Schedule, ScheduleConfig, ScheduleKind};
 pub use task::{
     AskedData, BatchCost, BuiltIn, Check, DataModule, DatasetTask, Datasets, DryRun, Estimate, MeasuredTask,
-    Measurement, NoKeys, OpenedRun, Pace, ROWS, RecipeOf, Run, RunRequest, Section, StackPlace, Task, TaskEvaluation,
+    Measurement, NoKeys, OpenedRun, Pace, ROWS, RecipeOf, Run, RunRequest, Section, StackPath, Task, TaskEvaluation,
     TrainedRun, built_in, evaluate_run, evaluate_run_on, merge, read_any_recipe, read_new_recipe, read_recipe, task_of,
 };
 pub use tensorboard::TensorBoard;

@@ -44,7 +44,7 @@ const MARKED: usize = 40;
 
 /// One line of a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Curve {
+pub struct Series {
     /// What the legend calls it.
     pub name: String,
     /// Its points, from left to right.
@@ -59,7 +59,7 @@ pub struct Chart {
     /// What stands beside the vertical axis, with its unit.
     pub y_label: String,
     /// The lines.
-    pub curves: Vec<Curve>,
+    pub series: Vec<Series>,
 }
 
 impl Chart {
@@ -68,10 +68,10 @@ impl Chart {
     /// # Example
     ///
     /// ```
-    /// use firelight_training::{Chart, Curve};
+    /// use firelight_training::{Chart, Series};
     ///
-    /// let curve = Curve { name: "loss".into(), points: vec![(1.0, 4.2), (2.0, 3.1)] };
-    /// let chart = Chart { x_label: "step".into(), y_label: "nats".into(), curves: vec![curve] };
+    /// let curve = Series { name: "loss".into(), points: vec![(1.0, 4.2), (2.0, 3.1)] };
+    /// let chart = Chart { x_label: "step".into(), y_label: "nats".into(), series: vec![curve] };
     /// assert!(chart.to_svg().starts_with("<svg"));
     /// ```
     pub fn to_svg(&self) -> String {
@@ -92,13 +92,13 @@ impl Chart {
     }
 
     /// The lines that have points.
-    fn shown(&self) -> Vec<Curve> {
-        self.curves.iter().map(Curve::thinned).filter(|curve| !curve.points.is_empty()).collect()
+    fn shown(&self) -> Vec<Series> {
+        self.series.iter().map(Series::thinned).filter(|curve| !curve.points.is_empty()).collect()
     }
 
     fn draw<'a>(
         &self,
-        curves: &[Curve],
+        curves: &[Series],
         from_zero: bool,
         svg: &'a mut String,
     ) -> Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>> {
@@ -154,11 +154,11 @@ fn height(curves: usize) -> u32 {
 /// # Example
 ///
 /// ```
-/// use firelight_training::{Chart, Curve, draw_charts};
+/// use firelight_training::{Chart, Series, draw_charts};
 ///
 /// let chart = |y_label: &str| {
-///     let curve = Curve { name: "a".into(), points: vec![(1.0, 4.2), (2.0, 3.1)] };
-///     Chart { x_label: "size".into(), y_label: y_label.into(), curves: vec![curve] }
+///     let curve = Series { name: "a".into(), points: vec![(1.0, 4.2), (2.0, 3.1)] };
+///     Chart { x_label: "size".into(), y_label: y_label.into(), series: vec![curve] }
 /// };
 /// let svg = draw_charts(&[chart("time"), chart("memory")]);
 /// assert!(svg.starts_with("<svg") && svg.contains("time") && svg.contains("memory"));
@@ -204,7 +204,7 @@ fn dashes(line: usize, lines: usize) -> Option<String> {
     (gap > 0).then(|| format!("{} {gap}", DASH * several - gap))
 }
 
-impl Curve {
+impl Series {
     /// The finite points, as many as an eye can follow; the last one always.
     fn thinned(&self) -> Self {
         let finite: Vec<_> = self.points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
@@ -243,17 +243,17 @@ fn tick(value: f64, length: f64) -> String {
 /// The learning rates of `schedules`, each with its name, over the first `steps` steps, where `peak` is the highest. Those
 /// that are the same have one line with all their names.
 pub fn draw_schedules(schedules: &[(String, ScheduleConfig)], peak: f64, steps: usize) -> String {
-    let mut curves: Vec<Curve> = Vec::new();
+    let mut curves: Vec<Series> = Vec::new();
     for (name, schedule) in schedules {
         let samples = POINTS.min(steps).max(1);
         let done = (0..=samples).map(|i| (i as u128 * steps as u128 / samples as u128) as usize);
         let points: Vec<_> = done.map(|done| (done as f64, schedule.learning_rate(peak, done))).collect();
         match curves.iter_mut().find(|curve| curve.points == points) {
             Some(same) => same.name = format!("{}, {name}", same.name),
-            None => curves.push(Curve { name: name.clone(), points }),
+            None => curves.push(Series { name: name.clone(), points }),
         }
     }
-    Chart { x_label: "steps done".into(), y_label: "learning rate of the next step".into(), curves }.to_svg()
+    Chart { x_label: "steps done".into(), y_label: "learning rate of the next step".into(), series: curves }.to_svg()
 }
 
 #[cfg(test)]
@@ -262,8 +262,8 @@ mod tests {
     use crate::ScheduleKind;
 
     fn chart(points: Vec<(f64, f64)>) -> String {
-        let curve = Curve { name: "loss & more".into(), points };
-        Chart { x_label: "step".into(), y_label: "nats".into(), curves: vec![curve] }.to_svg()
+        let curve = Series { name: "loss & more".into(), points };
+        Chart { x_label: "step".into(), y_label: "nats".into(), series: vec![curve] }.to_svg()
     }
 
     #[test]
@@ -294,22 +294,22 @@ mod tests {
 
     #[test]
     fn numbers_that_count_nothing_begin_where_the_points_do() {
-        let curve = Curve { name: "loss".into(), points: vec![(100.0, 2.0), (101.0, 1.0)] };
-        let chart = Chart { x_label: "size".into(), y_label: "nats".into(), curves: vec![curve] };
+        let curve = Series { name: "loss".into(), points: vec![(100.0, 2.0), (101.0, 1.0)] };
+        let chart = Chart { x_label: "size".into(), y_label: "nats".into(), series: vec![curve] };
         let first_x = |svg: &str| -> f64 {
             let circle = svg.split("<circle cx=\"").nth(1).unwrap();
             circle.split('"').next().unwrap().parse().unwrap()
         };
         assert!(first_x(&chart.to_svg_of_points()) + 200.0 < first_x(&chart.to_svg()));
-        assert!(Chart { curves: Vec::new(), ..chart }.to_svg_of_points().ends_with("</svg>\n"));
+        assert!(Chart { series: Vec::new(), ..chart }.to_svg_of_points().ends_with("</svg>\n"));
     }
 
     #[test]
     fn charts_stand_one_below_the_other() {
-        let curve = |name: &str| Curve { name: name.into(), points: vec![(1.0, 1.0), (2.0, 2.0)] };
+        let curve = |name: &str| Series { name: name.into(), points: vec![(1.0, 1.0), (2.0, 2.0)] };
         let chart = |lines: usize, y_label: &str| {
             let curves = (0..lines).map(|line| curve(&format!("{y_label}{line}"))).collect();
-            Chart { x_label: "size".into(), y_label: y_label.into(), curves }
+            Chart { x_label: "size".into(), y_label: y_label.into(), series: curves }
         };
         // The first chart has so many names that it is higher: 40 + 22 times 13.
         let svg = draw_charts(&[chart(13, "time"), chart(1, "memory")]);
@@ -330,9 +330,9 @@ mod tests {
 
     #[test]
     fn lines_that_cover_each_other_differ_in_colour_and_dashes() {
-        let curve = |name: &str| Curve { name: name.into(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let curve = |name: &str| Series { name: name.into(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
         let curves = ["a", "b", "c"].map(curve).to_vec();
-        let svg = Chart { x_label: "step".into(), y_label: "share".into(), curves }.to_svg();
+        let svg = Chart { x_label: "step".into(), y_label: "share".into(), series: curves }.to_svg();
         // Each line once in the chart and once in the legend.
         let lines =
             |stroke: &str| svg.lines().filter(|line| line.starts_with("<polyline") && line.contains(stroke)).count();
@@ -346,11 +346,11 @@ mod tests {
 
     #[test]
     fn lines_of_one_colour_differ_in_their_dashes() {
-        let curve = |number: usize| Curve { name: format!("{number}"), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+        let curve = |number: usize| Series { name: format!("{number}"), points: vec![(0.0, 1.0), (1.0, 2.0)] };
         let chart = |count: usize| Chart {
             x_label: String::new(),
             y_label: String::new(),
-            curves: (0..count).map(curve).collect(),
+            series: (0..count).map(curve).collect(),
         };
         let strokes = |count: usize| {
             let svg = chart(count).to_svg();
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn long_lines_are_thinned_to_their_ends() {
-        let curve = Curve { name: String::new(), points: (0..100_000).map(|x| (f64::from(x), 1.0)).collect() };
+        let curve = Series { name: String::new(), points: (0..100_000).map(|x| (f64::from(x), 1.0)).collect() };
         let thin = curve.thinned().points;
         assert!(thin.len() <= POINTS + 1 && thin[0].0 == 0.0 && thin[thin.len() - 1].0 == 99_999.0);
     }

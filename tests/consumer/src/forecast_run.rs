@@ -97,7 +97,7 @@ impl Objective for Forecaster {
 /// # Errors
 /// If a key is unknown, the folder holds something else, or the training fails.
 pub fn run(folder: &Path, overrides: &[(String, String)]) -> Result<(), Box<dyn Error>> {
-    let mut request = RunRequest::new(&Device::flex()).with_out(folder).with_existing(Existing::Continue);
+    let mut request = RunRequest::new(&Device::default()).with_out(folder).with_existing(Existing::Continue);
     request.overrides = overrides.to_vec();
     let run = Run::<Forecast>::prepare(&request)?;
     println!("{}, from step {}", run.cost(), run.done());

@@ -124,7 +124,7 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
     let metrics = FileMetricLogger::new(burn_metrics(path));
     let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
     let fitted = fit(
-        Forecaster::new(&Device::flex().autodiff()),
+        Forecaster::new(&Device::default().autodiff()),
         FitInput {
             training: TrainingConfig { steps, evaluate_every: 20, ..TrainingConfig::default() },
             optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
@@ -151,7 +151,7 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
         .with_default_checkpointers()
         .with_application_logger(None)
         .num_epochs(2);
-    let learner = Learner::new(Forecaster::new(&Device::flex().autodiff()), AdamWConfig::new().init(), 3e-3);
+    let learner = Learner::new(Forecaster::new(&Device::default().autodiff()), AdamWConfig::new().init(), 3e-3);
     let result = training.launch(learner);
     result.error.map_or(Ok(result.model), |error| Err(error.to_string().into()))
 }

@@ -32,7 +32,7 @@ const BATCH: usize = 25;
 /// # Errors
 /// If nothing is learnt, or a loaded model answers otherwise.
 pub fn run(folder: &Path) -> Result<(), Box<dyn Error>> {
-    let device = Device::flex();
+    let device = Device::default();
     device.seed(1);
     let untrained = Classifier::new(&device.clone().autodiff());
     let examples = Sequences.batch(items(200, 3), &device);
@@ -66,7 +66,7 @@ pub fn fit<L: Layer + 'static>(
     rule: PairRule,
     steps: usize,
 ) -> Result<[f32; 2], Box<dyn Error>> {
-    let device = Device::flex();
+    let device = Device::default();
     device.seed(1);
     let untrained = Classifier::around(encoder, rule, &device.clone().autodiff());
     let examples = Sequences.batch(items(200, 3), &device);

@@ -47,7 +47,7 @@ impl Evaluator<Classifier> for Accuracy {
 /// Trains to a step in a folder, from where an earlier training has stopped.
 fn train(path: &Path, steps: usize) -> Fitted<Classifier> {
     let folder = ModelFolder::create(path, Existing::Continue).expect("a folder");
-    let device = Device::flex();
+    let device = Device::default();
     device.seed(1);
     let model = Classifier::new(&device.autodiff());
     let start = resume_point(&folder).expect("a readable folder").unwrap_or_default();

@@ -23,7 +23,7 @@ fn begin(folder: &Path) -> Child {
 /// The mean squared error of the forecasts for series that no training has seen.
 fn error_of(model: &Forecaster) -> f32 {
     let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item).ok()).collect();
-    model.regress(Waves(0).batch(unseen, &Device::flex())).loss.into_scalar()
+    model.regress(Waves(0).batch(unseen, &Device::default())).loss.into_scalar()
 }
 
 /// Kills a training when it has left a checkpoint and is not done.
@@ -66,7 +66,7 @@ fn a_killed_training_ends_in_the_bytes_of_one_that_was_not() {
     let [whole, killed]: [PathBuf; 2] = ["whole", "killed"].map(|name| home.path().join(name));
     // In processes of their own: Burn draws initial weights from one generator for all threads.
     assert!(begin(&whole).wait().expect("an end").success());
-    let mut model = Forecaster::new(&Device::flex());
+    let mut model = Forecaster::new(&Device::default());
     let untrained = error_of(&model);
     load_weights(&mut model, whole.join("model.safetensors")).expect("its weights");
     let error = error_of(&model);
@@ -99,7 +99,7 @@ fn events(folder: &Path) -> Vec<Vec<u8>> {
 #[test]
 fn burns_learner_trains_it_as_well_and_tensorboard_shows_it() {
     let home = tempfile::tempdir().expect("a folder");
-    let untrained = error_of(&Forecaster::new(&Device::flex()));
+    let untrained = error_of(&Forecaster::new(&Device::default()));
     let error = error_of(&train_by_burn(home.path(), 40).expect("a training").valid());
     assert!(error < untrained / 4.0, "the error went from {untrained} to {error}");
 

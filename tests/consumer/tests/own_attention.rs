@@ -43,20 +43,20 @@ impl TokenMixer for DistanceAttention {
     }
 
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
-        KeyValues::new(rule.max_lookback(), capacity).boxed()
+        KeyValues::new(rule.max_lookback(), capacity).with_sizes([("heads", 4), ("d_key", 8), ("d_value", 8)]).boxed()
     }
 }
 
 fn own_stack(pattern: AttentionPattern) -> Transformer<TransformerBlock<DistanceAttention>> {
     let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::Learned);
-    config.with_patterns(vec![pattern]).init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| {
+    config.with_patterns(vec![pattern]).init_layers(&ParamBuilder::new(&Device::default(), 0), |_, block, params| {
         block.init_parts(params, DistanceAttention::new, |params| block.init_feed_forward(params))
     })
 }
 
 #[test]
 fn attention_of_ones_own_has_the_properties_of_ours_and_learns() {
-    let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::flex());
+    let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::default());
     for pattern in [AttentionPattern::Causal, WINDOW, AttentionPattern::Full] {
         stack(&own_stack(pattern), &PairRule::Full, x.clone(), 1e-4).expect("the properties of a stack");
     }
@@ -66,7 +66,7 @@ fn attention_of_ones_own_has_the_properties_of_ours_and_learns() {
 
 #[test]
 fn a_trace_and_hooks_see_its_weights_and_its_output() {
-    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
+    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::default());
     let hooks = Hooks::new().record("blocks.*.attention.weights").record("blocks.*.output");
     let mut hooks = hooks.ablate("blocks.1.*.output", Ablation::Zero, ActivationSlice::all());
     let mut trace = Trace::default();

@@ -47,7 +47,7 @@ impl Layer for Recurrence {
 
 fn own_stack() -> Transformer<Recurrence> {
     let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::None);
-    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| {
+    config.init_layers(&ParamBuilder::new(&Device::default(), 0), |_, block, params| {
         let linear = |name: &str| LinearConfig::new(D_MODEL, D_MODEL).init_with(&params.scope(name));
         let [gate, value, output] = ["gate", "value", "output"].map(linear);
         Recurrence { norm: block.norm.init_with(D_MODEL, &params.scope("norm")), gate, value, output }
@@ -56,7 +56,7 @@ fn own_stack() -> Transformer<Recurrence> {
 
 #[test]
 fn a_block_of_ones_own_has_the_properties_of_ours_and_learns() {
-    let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::flex());
+    let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::default());
     stack(&own_stack(), &PairRule::Full, x, 1e-4).expect("the properties of a stack");
     let [before, after] = fit(own_stack(), PairRule::Full, 50).expect("a training");
     assert!(after < 0.9 * before, "the loss went from {before} to {after}");
@@ -64,7 +64,7 @@ fn a_block_of_ones_own_has_the_properties_of_ours_and_learns() {
 
 #[test]
 fn a_trace_and_hooks_see_what_it_does() {
-    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
+    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::default());
     // A gate of ones keeps all, of nothing.
     let kept = Hooks::new().edit("blocks.0.recurrence.gate", |gate: Tensor<3>| gate.ones_like());
     let mut hooks = kept.record("blocks.*.recurrence.hidden").record("blocks.1.output");

@@ -160,7 +160,7 @@ fn continued(model: &Recurrent, prompt: Vec<Vec<u32>>, options: &GenerationOptio
 
 #[test]
 fn greedy_choice_is_the_best_of_the_whole_text_read_again() {
-    let model = Recurrent::new(&Device::flex());
+    let model = Recurrent::new(&Device::default());
     let found = continued(&model, prompts(), &GenerationOptions::new(8).greedy());
     assert_eq!(found.len(), prompts().len());
     for (mut text, found) in prompts().into_iter().zip(found) {
@@ -175,7 +175,7 @@ fn greedy_choice_is_the_best_of_the_whole_text_read_again() {
 
 #[test]
 fn rows_are_written_in_company_as_alone_and_end_by_themselves() {
-    let model = Recurrent::new(&Device::flex());
+    let model = Recurrent::new(&Device::default());
     let processing = Processing { no_repeat_ngram_size: 2, repetition_penalty: 1.1, ..Processing::default() };
     let options = GenerationOptions::new(12).greedy().with_stop_tokens([4]).with_processing(processing);
     let together = continued(&model, prompts(), &options.clone().with_processor(NoMultiples(5)));
@@ -189,7 +189,7 @@ fn rows_are_written_in_company_as_alone_and_end_by_themselves() {
 
 #[test]
 fn one_beam_is_greedy_choice_and_more_find_more() {
-    let model = Recurrent::new(&Device::flex());
+    let model = Recurrent::new(&Device::default());
     let search = |beams| {
         let options = BeamOptions::new(6).with_beams(beams).with_processor(NoMultiples(4));
         beam_search(&model, prompts(), &options).unwrap()
@@ -205,7 +205,7 @@ fn one_beam_is_greedy_choice_and_more_find_more() {
 
 #[test]
 fn tokens_that_are_taken_back_leave_no_trace() {
-    let model = Recurrent::new(&Device::flex());
+    let model = Recurrent::new(&Device::default());
     for prompt in [prompts(), vec![(0..12).collect()]] {
         let rows = prompt.len();
         let (_, mut state) = model.prefill(prompt).unwrap();
@@ -234,7 +234,7 @@ impl Drafter for Counted {
 
 #[test]
 fn guesses_change_no_text() {
-    let model = Recurrent::new(&Device::flex());
+    let model = Recurrent::new(&Device::default());
     for options in [GenerationOptions::new(40).greedy(), GenerationOptions::new(40).with_temperature(2.0).with_seed(5)]
     {
         for prompt in prompts() {

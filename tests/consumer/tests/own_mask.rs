@@ -24,11 +24,11 @@ impl MaskRule for Comb {
 /// A stack that hides nothing by itself.
 fn open_stack() -> Transformer {
     let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::rotary());
-    config.with_patterns(vec![AttentionPattern::Full]).init(&Device::flex())
+    config.with_patterns(vec![AttentionPattern::Full]).init(&Device::default())
 }
 
 fn random(length: usize) -> Tensor<3> {
-    Tensor::random([2, length, D_MODEL], Distribution::Default, &Device::flex())
+    Tensor::random([2, length, D_MODEL], Distribution::Default, &Device::default())
 }
 
 #[test]

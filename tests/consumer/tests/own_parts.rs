@@ -73,12 +73,13 @@ fn own_stack() -> Transformer<TransformerBlock<Parts, Parts>> {
         maps: ["0", "1", "2"].map(|name| LinearConfig::new(D_MODEL, D_MODEL).init_with(&params.scope(name))).into(),
     };
     let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::Learned);
-    config.init_layers(&ParamBuilder::new(&Device::flex(), 0), |_, block, params| block.init_parts(params, maps, maps))
+    config
+        .init_layers(&ParamBuilder::new(&Device::default(), 0), |_, block, params| block.init_parts(params, maps, maps))
 }
 
 #[test]
 fn parts_of_ones_own_have_the_properties_of_ours_and_learn() {
-    let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::flex());
+    let x = Tensor::random([2, 9, D_MODEL], Distribution::Default, &Device::default());
     stack(&own_stack(), &PairRule::Full, x, 1e-4).expect("the properties of a stack");
     let [before, after] = fit(own_stack(), PairRule::Full, 50).expect("a training");
     assert!(after < 0.9 * before, "the loss went from {before} to {after}");
@@ -86,7 +87,7 @@ fn parts_of_ones_own_have_the_properties_of_ours_and_learn() {
 
 #[test]
 fn a_trace_and_hooks_see_what_they_do() {
-    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::flex());
+    let x = Tensor::<3>::random([1, 5, D_MODEL], Distribution::Default, &Device::default());
     let hooks = Hooks::new().ablate("blocks.0.near.mixed", Ablation::Zero, ActivationSlice::all());
     let hooks = hooks.record("blocks.*.feed_forward.product").record("blocks.*.attention.output");
     let (mut hooks, mut trace) = (hooks.record("blocks.1.output"), Trace::default());

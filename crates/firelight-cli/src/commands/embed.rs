@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use anyhow::{Result, ensure};
 use firelight::classification::{LongText, PartPooling, cosine_similarities};
 use firelight::data::Image;
+use firelight::training::Precision;
 use serde_json::json;
 
 use super::embedder::AnyEmbedder;
 use super::long_texts::LongTexts;
+use super::precision;
 use super::text_input::TextInput;
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
@@ -48,6 +50,9 @@ pub(crate) struct Embed {
     /// With --long windows or sentences: how their vectors become one, mean or max [default: mean]
     #[arg(long, value_name = "HOW", value_parser = part_pooling)]
     pool: Option<PartPooling>,
+    /// How matrices are multiplied: f32, or bf16x3 (nearly as exact, and faster on a CPU with AMX)
+    #[arg(long, value_name = "TYPE", default_value = "f32", value_parser = precision::parse_single)]
+    precision: Precision,
     /// Print the cosine similarity of each text or image with TEXT, from -1 to 1, instead of vectors
     #[arg(long, value_name = "TEXT")]
     similarity: Option<String>,
@@ -67,6 +72,10 @@ fn part_pooling(text: &str) -> Result<PartPooling, String> {
 impl Embed {
     pub(crate) fn run(self) -> Result<()> {
         self.model.is_for("embed")?;
+        self.precision.matmul_precision().within(|| self.print())
+    }
+
+    fn print(&self) -> Result<()> {
         if !self.image.is_empty() {
             return self.images();
         }

@@ -28,6 +28,7 @@ use super::searching::Search;
 use super::texts::{standard_input, whole_file};
 use super::trained_model::TrainedModel;
 use crate::failure::Mistake;
+use crate::interruption::{Breakable, INTERRUPTED};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -231,8 +232,21 @@ impl Generate {
         }
         match self.json || self.num_samples > 1 {
             true => self.samples(generator, prompt, &options),
-            false => stream(generator, prompt, &options, self.echoes()),
+            false => self.stream(generator, prompt, &options),
         }
+    }
+
+    /// Prints the prompt and every piece of its continuation as it comes. Ctrl-C ends the program, and before that it ends a constrained text
+    /// as the constraint wants it.
+    fn stream(&self, generator: &TextGenerator, prompt: &str, options: &GenerationOptions) -> Result<()> {
+        let signal = self.restrictions.is_constrained().then(Breakable::listen).transpose()?;
+        signal.iter().for_each(Breakable::begin);
+        let is_asked = || signal.as_ref().is_some_and(Breakable::is_asked);
+        stream(generator, prompt, options, self.echoes(), is_asked)?;
+        if is_asked() {
+            std::process::exit(INTERRUPTED);
+        }
+        Ok(())
     }
 
     /// Prints all texts, which are written together.
@@ -404,14 +418,22 @@ fn unreadable(file: &Path, error: &io::Error) -> Mistake {
     Mistake(format!("cannot read `{}`: {error}", file.display()))
 }
 
-/// Prints the prompt and every piece of its continuation as it comes.
-fn stream(generator: &TextGenerator, prompt: &str, options: &GenerationOptions, echo: bool) -> Result<()> {
+/// Prints the prompt and every piece of its continuation as it comes, until the user has asked to end it.
+fn stream(
+    generator: &TextGenerator,
+    prompt: &str,
+    options: &GenerationOptions,
+    echo: bool,
+    is_asked: impl Fn() -> bool,
+) -> Result<()> {
     let mut unprinted = Some(prompt).filter(|_| echo); // goes with the first piece, when nothing can be refused any more
     let (mut written, mut has_begun): (io::Result<()>, bool) = (Ok(()), false);
     let found = generator.generate_streaming(prompt, options, |piece| {
         has_begun = true;
-        written = output::print(&format!("{}{piece}", unprinted.take().unwrap_or_default()));
-        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        // What completes a constrained text comes behind the piece that was broken off.
+        let before = std::mem::replace(&mut written, Ok(()));
+        written = before.and_then(|()| output::print(&format!("{}{piece}", unprinted.take().unwrap_or_default())));
+        if written.is_ok() && !is_asked() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     });
     written?;
     if found.is_ok() || has_begun {

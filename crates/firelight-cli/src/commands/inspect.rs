@@ -163,6 +163,13 @@ fn totals(cost: &Cost, context: usize) -> String {
         grouped(kept),
         size_in_words(4 * kept * context)
     );
+    if cost.score_bytes > 0 {
+        let scores = size_in_words(cost.score_bytes);
+        let _ = writeln!(
+            text,
+            "  scores of all queries and keys of a sequence would take {scores} if they were kept whole"
+        );
+    }
     text
 }
 
@@ -191,6 +198,13 @@ mod tests {
         assert_eq!(bytes, [4936, 4000].map(serde_json::Value::from), "{tree}");
         let kept = [&tree, &tree["parts"][0]].map(|part| part["activation_bytes_per_token"].clone());
         assert_eq!(kept, [48, 32].map(serde_json::Value::from), "{tree}");
+    }
+
+    #[test]
+    fn scores_that_are_never_whole_are_told_where_there_are_some() {
+        let told = |score_bytes| totals(&Cost { score_bytes, ..part("model", 1, 0.0, 0) }, 6);
+        assert!(told(4936).contains("\n  scores of all queries and keys of a sequence would take 4.8 KiB if"));
+        assert!(!told(0).contains("scores"));
     }
 
     #[test]

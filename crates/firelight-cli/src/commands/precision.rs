@@ -1,4 +1,4 @@
-//! The type that language models compute in.
+//! The type that models compute in.
 
 use std::path::Path;
 
@@ -61,4 +61,13 @@ impl ComputeIn {
 pub(super) fn parse(name: &str) -> Result<Precision, String> {
     let known = [Precision::F32, Precision::Bf16x3, Precision::Bf16, Precision::F16];
     known.into_iter().find(|known| known.to_string() == name).ok_or_else(|| "expected f32, bf16x3, bf16 or f16".into())
+}
+
+/// The same for a model whose weights stay in single precision.
+///
+/// # Errors
+/// Lists the names.
+pub(super) fn parse_single(name: &str) -> Result<Precision, String> {
+    let known = parse(name).ok().filter(|precision| precision.dtype().is_none());
+    known.ok_or_else(|| "expected f32 or bf16x3".into())
 }

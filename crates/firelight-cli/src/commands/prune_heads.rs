@@ -69,7 +69,8 @@ impl PruneHeads {
             ensure!(!self.heads.is_empty(), Mistake(missing.into()));
             return Ok(self.heads.clone());
         };
-        ensure!(self.input.is_given(), Mistake("--keep-top orders heads by a text: give --text or --file".into()));
+        let has_text = self.input.is_given() || self.ranking.has_file();
+        ensure!(has_text, Mistake("--keep-top orders heads by a text: give --text or --file".into()));
         Ok(self.ranking.table(&self.model, &self.input)?.all_but_first(kept)?)
     }
 }

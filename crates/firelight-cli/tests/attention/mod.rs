@@ -5,7 +5,7 @@ use std::path::Path;
 
 use firelight::data::{Image, ImageShape};
 use firelight::device::choose;
-use firelight::inspect::{Asked, AttentionMaps, open};
+use firelight::inspect::{Asked, AttentionKind, AttentionMaps, Map, open, page};
 use firelight::storage::Checkpoint;
 
 use crate::USER;
@@ -21,16 +21,13 @@ fn attention(model: &Path, more: &[&str]) -> Finished {
 }
 
 /// What the command shows, by the library.
-fn maps(model: &Path, about: &str) -> Vec<AttentionMaps> {
+pub(super) fn maps(model: &Path, about: &str) -> Vec<AttentionMaps> {
     let device = choose(None).unwrap().device;
     open(model, &Checkpoint::Last, &device).unwrap().attention(&Asked::about(about)).unwrap()
 }
 
-/// A page with a script at its end, which does what a hand would and writes down what it reads.
-const HAND: &str = r##"<pre id="found"></pre><script>
-(async () => {
-  while (!document.body.dataset.ready) await new Promise((resolve) => setTimeout(resolve, 5));
-  const found = [];
+/// Reads weights of two heads, by a click, the pointer and keys.
+const WEIGHTS: &str = r##"
   const read = () => {
     const { query, key, weight } = document.getElementById("readout").dataset;
     found.push(`${query},${key},${weight}`);
@@ -50,9 +47,40 @@ const HAND: &str = r##"<pre id="found"></pre><script>
   read();
   found.push(document.getElementById("map-title").textContent);
   found.push(document.querySelectorAll("#lines text").length);
-  document.getElementById("found").textContent = found.join("\n");
-})();
-</script>"##;
+"##;
+
+/// Shows each kind of attention by its button.
+const KINDS: &str = r##"
+  for (const place of element("kinds").querySelectorAll("button").keys()) {
+    element("kinds").children[place].click();
+    const labels = ["rows", "columns"].map((id) => element(id).children.length);
+    const pressed = element("kinds").children[place].getAttribute("aria-pressed");
+    found.push([element("map-title").textContent, pressed, ...labels, element("readout").dataset.weight].join(";"));
+  }
+"##;
+
+/// Measures the boxes of all labels. Those of the map stand beside their cells.
+const LABELS: &str = r##"
+  const boxes = (selector) => [...document.querySelectorAll(selector)].map((node) => node.getBoundingClientRect());
+  const apart = (boxes, from, to) => boxes.slice(1).every((box, place) => box[from] >= boxes[place][to] - 0.5);
+  const size = (selector) => parseFloat(getComputedStyle(document.querySelector(selector)).fontSize);
+  const [rows, columns, lines] = ["#rows div", "#columns div", "#lines text"].map(boxes);
+  const [cells, svg] = [boxes("#cells canvas")[0], boxes("#lines svg")[0]];
+  const side = cells.height / rows.length;
+  const [left, right] = [lines.slice(0, rows.length), lines.slice(rows.length)];
+  const checks = {
+    "rows overlap": apart(rows, "top", "bottom"),
+    "columns overlap": apart(columns, "left", "right"),
+    "a row is not beside its cells": rows.every((box, place) => Math.abs(box.top - cells.top - place * side) < 1.5),
+    "a column is not above its cells": columns.every((box, place) => Math.abs(box.left - cells.left - place * side) < 1.5),
+    "a label covers cells": rows.every((box) => box.right < cells.left + 1) && columns.every((box) => box.bottom < cells.top + 1),
+    "labels of lines overlap": [left, right].every((side) => apart(side, "top", "bottom")),
+    "a label of the lines is cut": left.every((box) => box.left >= svg.left) && right.every((box) => box.right <= svg.right),
+    "letters are too small": ["#rows div", "#columns div", "#lines text"].every((each) => size(each) >= 10),
+  };
+  found.push(`${rows.length},${columns.length},${lines.length}`);
+  found.push(...Object.keys(checks).filter((name) => !checks[name]));
+"##;
 
 #[test]
 fn a_page_answers_clicks_pointer_and_keys_with_the_weights_of_the_model() {
@@ -63,12 +91,7 @@ fn a_page_answers_clicks_pointer_and_keys_with_the_weights_of_the_model() {
     let written = fs::read_to_string(&page).unwrap();
     assert!(!written.contains("src=\"") && !written.contains("href="), "the page would load something");
 
-    fs::write(&page, written + &HAND.replace("TOKENS", "7")).unwrap();
-    let Some(output) = browser::open(&page, &["--virtual-time-budget=10000", "--dump-dom"]) else { return };
-    let document = String::from_utf8(output.stdout).unwrap();
-    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!complaints.contains("CONSOLE"), "{complaints}");
-    let found = document.split_once("<pre id=\"found\">").unwrap().1.split_once("</pre>").unwrap().0;
+    let Some(found) = browser::by_hand(&page, &WEIGHTS.replace("TOKENS", "7")) else { return };
     let lines: Vec<&str> = found.lines().collect();
     let heads = &maps(&model().dir, "The fox")[0].layers[0];
     // The first weight of both heads; of the second head what the space reads, and, a step to the right and one down, what the f does.
@@ -80,6 +103,37 @@ fn a_page_answers_clicks_pointer_and_keys_with_the_weights_of_the_model() {
         assert!((weight - heads[head].at(query, key)).abs() <= 1.0 / 255.0, "{line} of {}", heads[head].at(query, key));
     }
     assert_eq!(lines[4..], ["self-attention, layer 0, head 1", "14"], "{found}");
+}
+
+#[test]
+fn the_buttons_of_a_page_show_each_kind_of_attention() {
+    let scratch = Model::scratch();
+    let page = scratch.path().join("kinds.html");
+    attention(&pairs().run, &["--text", "abdc", "--out", &text(&page)]).succeeds();
+    let Some(found) = browser::by_hand(&page, KINDS) else { return };
+    let kinds = maps(&pairs().run, "abdc");
+    assert!(kinds.len() == 3 && found.lines().count() == 3, "{found}");
+    for (line, kind) in found.lines().zip(&kinds) {
+        let (shown, weight) = line.rsplit_once(';').unwrap();
+        let title = format!("{}, layer 0, head 0", kind.kind.title());
+        assert_eq!(shown, format!("{title};true;{};{}", kind.queries.len(), kind.keys.len()), "{found}");
+        let (weight, expected) = (weight.parse::<f32>().unwrap(), kind.layers[0][0].at(0, 0));
+        assert!((weight - expected).abs() <= 1.0 / 255.0, "{line} of {expected}");
+    }
+}
+
+#[test]
+fn labels_do_not_overlap_at_7_and_at_60_tokens() {
+    let scratch = Model::scratch();
+    for count in [7, 60] {
+        let tokens: Vec<String> = (0..count).map(|place| format!("token {place}")).collect();
+        let map = Map::new(0, 0, [count, count], vec![1.0 / count as f32; count * count]);
+        let maps = AttentionMaps::new(AttentionKind::SelfAttention, tokens.clone(), tokens, vec![vec![map]]);
+        let file = scratch.path().join(format!("{count}.html"));
+        fs::write(&file, page("labels", &[maps])).unwrap();
+        let Some(found) = browser::by_hand(&file, LABELS) else { return };
+        assert_eq!(found, format!("{count},{count},{}", 2 * count));
+    }
 }
 
 #[test]

@@ -18,6 +18,28 @@ pub(super) fn open(page: &Path, wish: &[&str]) -> Option<Output> {
     Some(output)
 }
 
+/// The end of a page that does what a hand would and writes down what it reads.
+const HAND: &str = r##"<pre id="found"></pre><script>
+(async () => {
+  while (!document.body.dataset.ready) await new Promise((resolve) => setTimeout(resolve, 5));
+  const found = [];
+  const element = (id) => document.getElementById(id);
+  STEPS
+  element("found").textContent = found.join("\n");
+})();
+</script>"##;
+
+/// The lines that `steps`, a script which a page is given, push to `found` once the page is ready; none where there is no Chromium.
+pub(super) fn by_hand(page: &Path, steps: &str) -> Option<String> {
+    let written = fs::read_to_string(page).unwrap();
+    fs::write(page, written + &HAND.replace("STEPS", steps)).unwrap();
+    let output = open(page, &["--virtual-time-budget=10000", "--dump-dom"])?;
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!complaints.contains("CONSOLE"), "{complaints}");
+    let document = String::from_utf8(output.stdout).unwrap();
+    Some(between(&document, "<pre id=\"found\">", "</pre>").to_string())
+}
+
 /// The document of a page after its scripts have run, and what the browser complained about.
 fn document(page: &Path) -> Option<(String, String)> {
     let output = open(page, &["--dump-dom"])?;

@@ -223,6 +223,58 @@ fn ctrl_c_stops_an_answer_and_not_the_conversation() {
 
 #[cfg(unix)]
 #[test]
+fn ctrl_c_completes_a_constrained_answer() {
+    let home = Model::scratch();
+    let (run, file) = (talker(home.path(), 20_000), text(&home.path().join("kept.json")));
+    // Without the last character it never ends.
+    let mut talk = command(["chat", &run, "--max-new-tokens", "15000", "--regex", "<[a-z ]*>", "--ban", ">"]);
+    let mut child = talk.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"a hen\n").unwrap();
+    child.stdout.as_mut().unwrap().read_exact(&mut [0; 20]).unwrap();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    stdin.write_all(format!("/save {file}\n").as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.contains(" tokens, stopped, "), "{stderr}");
+    let kept = messages(&file)[1]["content"].as_str().unwrap().to_string();
+    let is_letter = |c: char| c.is_ascii_lowercase() || c == ' ';
+    let inner = kept.strip_prefix('<').and_then(|kept| kept.strip_suffix('>')).unwrap();
+    assert!(inner.chars().all(is_letter) && (18..14_000).contains(&inner.len()), "{kept}");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        kept.ends_with(shown.strip_suffix('\n').unwrap()),
+        "what was shown behind the first 20 characters: {shown}"
+    );
+}
+
+#[test]
+fn an_answer_that_an_error_ends_is_kept_as_far_as_it_was_shown() {
+    let home = Model::scratch();
+    let run = talker(home.path(), 128);
+    let [file, said] = ["kept.json", "said.txt"].map(|name| text(&home.path().join(name)));
+    // No token twice: when all of them are used, none is left.
+    fs::write(&said, format!("a hen\n/save {file}\n")).unwrap();
+    let mut talk = command(["chat", &run, "--max-new-tokens", "60", "--no-repeat-ngram-size", "1"]);
+    talk.stdin(fs::File::open(&said).unwrap());
+    let found = finish(talk);
+    assert_eq!(found.code, USER, "{}", found.stderr);
+    let kept = messages(&file);
+    assert_eq!((kept.len(), &kept[0]), (2, &json!({"role": "user", "content": "a hen"})));
+    assert_eq!(format!("{}\n", kept[1]["content"].as_str().unwrap()), found.stdout);
+    assert_eq!(
+        found.stdout.chars().count(),
+        26 + 1,
+        "31 characters without those of the message, and the end of the line"
+    );
+    for told in ["error: no token is left to choose as new token", "the answer is kept as far as it was written"] {
+        assert!(found.stderr.contains(told), "{told}: {}", found.stderr);
+    }
+}
+
+#[cfg(unix)]
+#[test]
 fn a_terminal_has_a_prompt_and_an_end() {
     let home = Model::scratch();
     let run = talker(home.path(), 128);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::LazyLock;
 
-use firelight::kernels::assert_close;
+use firelight::kernels::{Difference, assert_close};
 use serde_json::Value;
 
 use crate::USER;
@@ -368,6 +368,15 @@ batch_size = 8
 evaluate_every = 2
 checkpoint_every = 2
 "#;
+
+#[test]
+fn vectors_by_three_products_are_nearly_those_of_f32() {
+    let text = "a fine film";
+    let difference = Difference::between(&vector(text, &["--precision", "bf16x3"]), &vector(text, &[]));
+    assert!(difference.absolute < 1e-3, "{difference:?}");
+    let run = texts().run.display().to_string();
+    firelight(["embed", &run, "--text", "a", "--precision", "bf16"]).fails(USER, &["expected f32 or bf16x3"]);
+}
 
 #[test]
 fn a_classifier_begins_from_a_masked_language_model_and_from_another_classifier() {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::support::{Finished, Model, contents, firelight, model, text};
+use crate::support::{Finished, Model, contents, firelight, in_a_terminal, model, text};
 use crate::{MACHINE, USER};
 
 /// The arguments that train points of two steps by the shared recipe.
@@ -163,4 +163,88 @@ fn a_law_takes_four_sizes_and_the_trainings_are_told_without_it() {
     }
     let accuracy = ["--vary", "model.d_model=4,8", "--metric", "accuracy"];
     experiment("scale", &scratch.path().join("other"), &accuracy).fails(USER, &["the metric is `accuracy`"]);
+}
+
+/// Four sizes that learn long enough for the larger ones to be better.
+const SIZES: [&str; 11] = [
+    "--vary",
+    "model.d_model=4,8,16,32",
+    "--set",
+    "model.n_heads=1",
+    "--set",
+    "model.dropout=0",
+    "--set",
+    "training.steps=100",
+    "--set",
+    "schedule.steps=100",
+    "--fit",
+];
+
+#[test]
+fn four_sizes_have_a_law_with_intervals_and_a_picture_of_it() {
+    let scratch = Model::scratch();
+    let scaled = experiment("scale", scratch.path(), &SIZES).succeeds();
+    let law = scaled.stdout.lines().find(|line| line.starts_with("L = ")).expect(&scaled.stdout);
+    assert!(law.contains(" / N^") && !law.contains(" / D^"), "{law}");
+    let numbers: Vec<(&str, [f64; 3])> = scaled.stdout.lines().filter_map(estimate).collect();
+    let names: Vec<&str> = numbers.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["E", "A", "alpha"], "{}", scaled.stdout);
+    assert!(numbers.iter().all(|(_, [_, low, high])| low <= high), "{}", scaled.stdout);
+    assert!(
+        numbers.iter().all(|(_, [value, ..])| law.contains(&format!("{value:.4}"))),
+        "{numbers:?} are not of {law}"
+    );
+    assert!(scaled.stderr.contains("need several numbers of tokens"), "{}", scaled.stderr);
+    let picture = |name: &str| fs::read_to_string(scratch.path().join(name)).unwrap();
+    assert!(picture("results.svg").contains("law, "), "the law lies beside the runs");
+    let by_flops = picture("flops.svg");
+    assert!(by_flops.starts_with("<svg") && by_flops.contains("log10 of FLOP"), "{by_flops}");
+    assert_eq!(by_flops.matches(" parameters\n</text>").count(), 4, "a run of each size: {by_flops}");
+    assert!(!by_flops.contains("compute-optimal"), "the tokens were not varied");
+
+    // The same command trains nothing again, and the law says the losses that it was fitted to.
+    let again = experiment("scale", scratch.path(), &[&SIZES[..], &["--json"]].concat()).succeeds();
+    assert!(again.stderr.contains("0 of them to do"), "{}", again.stderr);
+    let value: serde_json::Value = serde_json::from_str(&again.stdout).unwrap();
+    let (fit, number) = (&value["fit"], |value: &serde_json::Value| value.as_f64().unwrap());
+    let term = &fit["law"]["parameters"];
+    for point in value["points"].as_array().unwrap() {
+        let outcome = &point["outcome"];
+        let said = number(&fit["law"]["irreducible"])
+            + number(&term["coefficient"]) * number(&outcome["parameters"]).powf(-number(&term["exponent"]));
+        // None of four errors is more than twice the root of their mean square; errors of the loss and of the law differ a little.
+        let most = 2.5 * number(&fit["relative_error"]) + 1e-6;
+        assert!((number(&outcome["value"]) / said - 1.0).abs() <= most, "{outcome} and {said}: {fit}");
+    }
+    assert!(value["optima"].as_array().is_some_and(Vec::is_empty), "{value}");
+}
+
+/// The name, the value and the interval of a row of the law: `| alpha | 0.3000 | 0.2000 to 0.4000 |`.
+fn estimate(line: &str) -> Option<(&str, [f64; 3])> {
+    let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+    let [name, value, interval] = cells[..] else { return None };
+    let (low, high) = interval.split_once(" to ")?;
+    Some((name, [value.parse().ok()?, low.parse().ok()?, high.parse().ok()?]))
+}
+
+/// A row of a table on a screen, without what moves the cursor before it.
+fn row(line: &str) -> Option<&str> {
+    let line = line.trim_end().rsplit('\r').next()?;
+    line.find("| ").map(|begin| &line[begin..]).filter(|row| row.ends_with(" |"))
+}
+
+#[test]
+fn tables_are_folded_to_the_columns_of_a_terminal() {
+    let scratch = Model::scratch();
+    let many =
+        ["model.n_heads=1,2", "optimizer.learning_rate=0.01", "schedule.warmup_steps=1", "training.batch_size=2"];
+    let many: Vec<&str> = many.into_iter().flat_map(|axis| ["--vary", axis]).collect();
+    let sizes = ["--vary", "model.d_model=4,8", "--set", "model.n_heads=1"];
+    for (command, more, last) in [("scale", &sizes[..], "FLOP |"), ("ablate", &many[..], "parameters |")] {
+        let Some(screen) = in_a_terminal(arguments(command, &scratch.path().join(command), more)) else { return };
+        let rows: Vec<&str> = screen.lines().filter_map(row).collect();
+        assert_eq!(rows.len(), 2 * 4, "two tables of two combinations: {screen}");
+        assert!(rows.iter().all(|row| row.chars().count() <= 80), "{screen}");
+        assert!(rows[0].starts_with("| # | ") && rows[4].starts_with("| # | ") && rows[4].ends_with(last), "{screen}");
+    }
 }

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::Path;
 
+use firelight::kernels::assert_close;
+
 use crate::USER;
+use crate::attention::maps;
 use crate::browser;
 use crate::support::{Finished, Model, firelight, model, text};
 use crate::vision::images;
@@ -19,12 +22,8 @@ fn is_plain(printed: &str) -> bool {
     printed.lines().all(|line| line.chars().count() <= 80) && !printed.contains('\u{1b}')
 }
 
-/// A page with a script at its end, which does what a hand would and writes down what it reads.
-const HAND: &str = r##"<pre id="found"></pre><script>
-(async () => {
-  while (!document.body.dataset.ready) await new Promise((resolve) => setTimeout(resolve, 5));
-  const found = [];
-  const element = (id) => document.getElementById(id);
+/// Goes to the first scores, chooses a token and a temperature, and goes a step back.
+const EXAMPLES: &str = r##"
   const read = () => {
     const { query, temperature, weights } = element("readout").dataset;
     found.push(`${document.body.dataset.step};${element("softmax").hidden};${query};${temperature};${weights}`);
@@ -39,9 +38,16 @@ const HAND: &str = r##"<pre id="found"></pre><script>
   read();
   document.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft" }));
   found.push(`${document.body.dataset.step};${element("softmax").hidden};${element("step-title").textContent}`);
-  element("found").textContent = found.join("\n");
-})();
-</script>"##;
+"##;
+
+/// Goes to the first scores of a model, and chooses its last token.
+const LAST_TOKEN: &str = r##"
+  while (element("softmax").hidden && !element("next").disabled) element("next").click();
+  found.push(element("step-title").textContent);
+  [...document.querySelectorAll(".scores tbody tr")].at(-1).click();
+  const { query, weights } = element("readout").dataset;
+  found.push(query, weights);
+"##;
 
 #[test]
 fn a_page_of_the_examples_computes_the_softmax_of_the_chosen_token() {
@@ -52,12 +58,7 @@ fn a_page_of_the_examples_computes_the_softmax_of_the_chosen_token() {
     let written = fs::read_to_string(&page).unwrap();
     assert!(!written.contains("src=\"") && !written.contains("href="), "the page would load something");
 
-    fs::write(&page, written + HAND).unwrap();
-    let Some(output) = browser::open(&page, &["--virtual-time-budget=10000", "--dump-dom"]) else { return };
-    let document = String::from_utf8(output.stdout).unwrap();
-    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!complaints.contains("CONSOLE"), "{complaints}");
-    let found = document.split_once("<pre id=\"found\">").unwrap().1.split_once("</pre>").unwrap().0;
+    let Some(found) = browser::by_hand(&page, EXAMPLES) else { return };
     // By hand: 1 and 2.0281 of 5.0562; 2.0281 and 4.1133 of 8.1695; at a temperature of a half both squared: 4.1133 and 16.919 of 25.146.
     let expected = [
         "4;false;the;1.0;0.1978,0.4011,0.4011",
@@ -69,16 +70,32 @@ fn a_page_of_the_examples_computes_the_softmax_of_the_chosen_token() {
 }
 
 #[test]
+fn a_page_of_a_model_computes_the_weights_of_the_model() {
+    let scratch = Model::scratch();
+    let page = scratch.path().join("fox.html");
+    ask("explain", &model().dir, &["--text", "The fox", "--head", "1", "--out", &text(&page)]).succeeds();
+    let Some(found) = browser::by_hand(&page, LAST_TOKEN) else { return };
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines[..2], ["layer 0, head 1: mask", "x"], "{found}");
+    let weights: Vec<f32> = lines[2].split(',').map(|weight| weight.parse().unwrap()).collect();
+    assert_close(&weights, maps(&model().dir, "The fox")[0].layers[0][1].row(6), 1e-3);
+}
+
+#[test]
 fn numbers_of_examples_and_models_are_printed_step_by_step() {
     let demo = firelight(["explain", "demo"]).succeeds().stdout;
     assert!(is_plain(&demo), "{demo}");
     for part in [
         "1. three tokens: x",
         "causal mask: softmax",
+        "soft look-up",
+        "self-attention without weights",
+        "the bank and the loan",
         "temperature",
         "saturation at d_k = 512",
         "two heads",
         "sinusoidal positions",
+        "likeness of positions",
     ] {
         assert!(demo.contains(part), "`{part}` is not in {demo}");
     }
@@ -108,14 +125,17 @@ fn what_cannot_be_explained_is_one_line() {
 fn heads_are_ranked_as_text_and_as_json() {
     let printed = ask("heads", &model().dir, &["--text", "The fox"]).succeeds().stdout;
     let lines: Vec<&str> = printed.lines().collect();
-    assert!(is_plain(&printed) && lines.len() == 3 && lines[0].contains("entropy"), "{printed}");
+    // A second table has the columns that do not fit beside the first ones.
+    assert!(is_plain(&printed) && lines.len() == 7 && lines[0].contains("entropy"), "{printed}");
+    assert!(lines[4].contains("rare"), "{printed}");
     let json = ask("heads", &model().dir, &["--text", "The fox", "--json", "--by", "gradient"]).succeeds().stdout;
     let found: serde_json::Value = serde_json::from_str(&json).unwrap();
     let gradients: Vec<f64> = found.as_array().unwrap().iter().map(|head| head["gradient"].as_f64().unwrap()).collect();
     assert!(gradients.len() == 2 && gradients[0] >= gradients[1] && gradients[1] > 0.0, "{json}");
     assert!(found[0]["layer"] == 0 && found[0]["ablation"].is_f64(), "{json}");
     let one = ask("heads", &model().dir, &["--text", "The fox", "--top", "1"]).succeeds().stdout;
-    assert_eq!(one.lines().collect::<Vec<_>>(), lines[..2]);
+    let of_first = [&lines[..2], &lines[3..6]].concat();
+    assert_eq!(one.lines().collect::<Vec<_>>(), of_first);
     ask("heads", &model().dir, &["--text", "The fox", "--by", "beauty"]).fails(USER, &["'beauty'", "induction"]);
 }
 

@@ -5,6 +5,7 @@ mod compressed;
 mod overflow;
 mod restricted;
 mod strategies;
+mod streaming;
 
 use std::fs;
 use std::io::Read;

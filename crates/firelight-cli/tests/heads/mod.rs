@@ -16,6 +16,7 @@ use firelight::nn::{
 use firelight::storage::{Checkpoint, Existing, ModelFolder, save_weights};
 use serde_json::Value;
 
+use crate::USER;
 use crate::support::{Model, firelight, text};
 
 /// A first byte that is no letter, and the letters from `a` on twice.
@@ -131,4 +132,60 @@ fn planted_heads_come_first_in_the_table_and_the_model_needs_them() {
     // A reader of the table sees the same.
     let table = firelight(["heads", run.as_str(), "--text", TEXT, "--by", "induction"]).succeeds().stdout;
     assert!(table.lines().nth(1).is_some_and(|row| row.starts_with("1:0 ")), "{table}");
+}
+
+#[test]
+fn the_head_that_says_what_it_sees_copies() {
+    let home = Model::scratch();
+    let heads = ranked(&saved(home.path()), "copying");
+    let scores: Vec<f64> = heads.iter().map(|head| head["copying"].as_f64().unwrap()).collect();
+    assert_eq!(place(&heads[0]), INDUCTION, "{heads:?}");
+    // Six letters and a byte that has no vector; the other heads write nothing that the logits read.
+    assert!((scores[0] - 6.0 / 7.0).abs() < 1e-9 && scores[1..] == [0.0; 3], "{scores:?}");
+}
+
+/// A sentence of letters, each the syntactic head of the one behind it, and the same as a pair.
+fn annotated(home: &Path) -> [String; 2] {
+    let row = |(id, letter): (usize, char)| format!("{id}\t{letter}\t_\t_\t_\t_\t{}\tdep\t_\tSpaceAfter=No\n", id - 1);
+    let rows: String = (1..).zip("abcdef".chars()).map(row).collect();
+    let [conllu, pairs] = ["letters.conllu", "letters.tsv"].map(|name| home.join(name));
+    std::fs::write(&conllu, rows).unwrap();
+    std::fs::write(&pairs, "abcdef\t3:4\t2:3\n").unwrap();
+    [text(&conllu), text(&pairs)]
+}
+
+#[test]
+fn syntax_and_mentions_are_read_from_files() {
+    let home = Model::scratch();
+    let (run, [conllu, pairs]) = (saved(home.path()), annotated(home.path()));
+    let ask = |more: &[&str]| firelight(["heads", run.as_str()].iter().chain(more));
+    let files = ["--conllu", conllu.as_str(), "--pairs", pairs.as_str()];
+    for by in ["syntactic", "coreference"] {
+        let printed = ask(&[&files[..], &["--by", by, "--json"]].concat()).succeeds().stdout;
+        let found: Value = serde_json::from_str(&printed).unwrap();
+        assert_eq!(place(&found["heads"][0]), PREVIOUS, "{found}");
+        assert!(
+            found["heads"][0][by].as_f64().unwrap() > 0.9 && found["heads"][1][by].as_f64().unwrap() < 0.5,
+            "{found}"
+        );
+        let relation = &found["relations"][0];
+        assert_eq!((&relation["relation"], &relation["direction"]), (&"dep".into(), &"to_head".into()), "{found}");
+        assert_eq!((&relation["count"], &relation["offset"]), (&5.into(), &(-1).into()), "{found}");
+        assert_eq!((place(relation), relation["baseline"].as_f64()), (PREVIOUS, Some(1.0)), "{found}");
+    }
+    let table =
+        ask(&[&files[..], &["--by", "syntactic", "--score", "syntactic,coreference"]].concat()).succeeds().stdout;
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("head     syntax   coref", 5 + 1 + 2), "{table}");
+    assert!(lines[6].starts_with("relation") && lines[7].starts_with("dep             to head"), "{table}");
+    let all = ask(&files).succeeds().stdout;
+    assert!(all.lines().all(|line| line.len() <= 80) && all.contains("semant  syntax   coref"), "{all}");
+
+    let some = ["--text", TEXT];
+    let told = |more: &[&str], expected: &[&str]| ask(&[&some[..], more].concat()).fails(USER, expected);
+    told(&["--by", "syntactic"], &["the score syntactic needs", "--conllu FILE"]);
+    told(&["--score", "rare,coreference"], &["the score coreference needs", "--pairs FILE"]);
+    told(&["--conllu", &pairs], &["line 1 of `", "letters.tsv", "has 3 columns", "expected the 10"]);
+    told(&["--pairs", &conllu], &["line 1 of `", "letters.conllu", "has 10 columns"]);
+    told(&["--conllu", "nowhere.conllu"], &["nowhere.conllu"]);
 }

@@ -13,7 +13,7 @@
 use super::config::AttentionConfig;
 use super::{KeyValues, attend, rotate};
 use crate::context::LayerContext;
-use crate::cost::{Cost, FLOAT, pairs_per_query};
+use crate::cost::{Cost, pairs_per_query};
 use crate::error::ConfigError;
 use crate::heads::{merge_heads, split_heads};
 use crate::init::{Init, ParamBuilder};
@@ -207,7 +207,8 @@ impl TokenMixer for DifferentialAttention {
     fn state(&self, rule: &PairRule, capacity: usize) -> Box<dyn State> {
         let d_head = self.key.widths()[1] / self.n_kv_heads;
         let sizes = [("n_kv_heads", self.n_kv_heads), ("d_head", d_head), ("d_value", 2 * d_head)];
-        Box::new(KeyValues::new(rule.max_lookback(), capacity).with_sizes(sizes))
+        let state = KeyValues::new(rule.max_lookback(), capacity).with_sizes(sizes);
+        Box::new(state.with_value_heads(self.n_kv_heads / 2))
     }
 
     fn head_output(&self) -> Option<&Linear> {
@@ -216,7 +217,7 @@ impl TokenMixer for DifferentialAttention {
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
         let part = |name: &str, layer: &Linear| Cost::of(layer).with_activations(layer.widths()[1]).named(name);
-        let ([d_heads, _], [_, d_keys]) = (self.output.widths(), self.key.widths());
+        let [d_heads, _] = self.output.widths();
         // A query and a key of width E, values of width 2 E.
         let pairs = pairs_per_query(rule, length) * 3.0 * d_heads as f64;
         let lambdas = [&self.lambda_query_1, &self.lambda_key_1, &self.lambda_query_2, &self.lambda_key_2];
@@ -224,13 +225,13 @@ impl TokenMixer for DifferentialAttention {
         let parts = [
             part("query", &self.query),
             part("key", &self.key),
-            part("value", &self.value),
+            part("value", &self.value).with_activations(self.value.widths()[1]), // A copy for each attention.
             Cost::sum(lambdas.map(Cost::of)).with_flops(2.0 * pairs).named("difference"),
             // Both attentions' heads, of twice the width, and their difference before and after the norm.
             Cost::of(&self.output).with_activations(4 * d_heads).named("output"),
         ];
-        let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(2 * d_keys);
-        Cost::sum(parts.into_iter().chain(gamma)).with_cache(cached.saturating_mul(FLOAT))
+        let cost = Cost::sum(parts.into_iter().chain(gamma)).with_cache_of(&*self.state(rule, length));
+        cost.with_scores(self.n_heads, length)
     }
 }
 

@@ -6,7 +6,7 @@ mod tests;
 
 use super::stored::Stored;
 use crate::pass::LayerPass;
-use crate::state::{CacheType, Compression, State};
+use crate::state::{CacheType, Compression, FLOAT, State};
 use burn::tensor::{DType, FloatDType, Int, Tensor};
 use firelight_kernels::cast;
 use std::ops::Range;
@@ -30,6 +30,8 @@ pub struct KeyValues {
     cache_type: CacheType,
     /// Of the heads, the keys and the values, with their names.
     sizes: Option<[(&'static str, usize); 3]>,
+    /// Heads of values, where they are not as many as those of keys.
+    value_heads: Option<usize>,
     capacity: usize,
 }
 
@@ -40,14 +42,29 @@ impl KeyValues {
     /// Nothing yet, for up to `capacity` tokens. Where queries look `max_lookback` tokens back and no further, it keeps those and
     /// some to work with: memory that has a bound however long the text becomes.
     pub fn new(max_lookback: Option<usize>, capacity: usize) -> Self {
-        let (compression, cache_type, sizes) = (None, CacheType::Computed, None);
-        Self { buffers: None, first: 0, len: 0, max_lookback, compression, cache_type, sizes, capacity }
+        Self {
+            buffers: None,
+            first: 0,
+            len: 0,
+            max_lookback,
+            compression: None,
+            cache_type: CacheType::Computed,
+            sizes: None,
+            value_heads: None,
+            capacity,
+        }
     }
 
     /// Names the number of key heads `G` and the widths `E` of a key and `W` of a value, by which a stack tells a cache that was made
-    /// for another before it reads it.
+    /// for another before it reads it, and its memory is counted before there is any.
     pub fn with_sizes(mut self, sizes: [(&'static str, usize); 3]) -> Self {
         self.sizes = Some(sizes);
+        self
+    }
+
+    /// Sets the number of value heads, where it is not that of the key heads.
+    pub(super) fn with_value_heads(mut self, heads: usize) -> Self {
+        self.value_heads = Some(heads);
         self
     }
 
@@ -224,7 +241,7 @@ impl KeyValues {
     }
 
     /// Tokens that a buffer can have at most: beside those in sight some to go back by, and some to fill before it rolls.
-    pub(super) fn room(&self) -> usize {
+    fn room(&self) -> usize {
         match self.max_lookback {
             None => self.capacity,
             Some(span) => span.saturating_add(2 * Self::SPARE).min(self.capacity),
@@ -305,6 +322,13 @@ impl State for KeyValues {
 
     fn bytes(&self) -> usize {
         self.buffers.iter().map(|(keys, values)| keys.bytes() + values.bytes()).sum()
+    }
+
+    fn full_bytes(&self) -> Option<usize> {
+        let [(_, heads), (_, d_key), (_, d_value)] = self.sizes?;
+        let values = self.value_heads.unwrap_or(heads).saturating_mul(d_value);
+        let numbers = heads.saturating_mul(d_key).saturating_add(values);
+        Some(self.room().saturating_mul(numbers).saturating_mul(FLOAT))
     }
 
     fn fits(&self, needs: &dyn State) -> bool {

@@ -13,7 +13,7 @@
 use super::config::AttentionConfig;
 use super::{KeyValues, attend, rotate};
 use crate::context::{AttentionContext, LayerContext};
-use crate::cost::{Cost, FLOAT, pairs_per_query};
+use crate::cost::{Cost, pairs_per_query};
 use crate::dropout;
 use crate::error::ConfigError;
 use crate::heads::{merge_heads, split_heads};
@@ -239,11 +239,12 @@ impl TokenMixer for LatentAttention {
             part("down", &self.down),
             norm("latent_norm", &self.latent_norm, d_latent),
             part("up", &self.up),
-            Cost::default().with_flops(2.0 * pairs).named("scores"),
+            // Every head's key is its own part beside a copy of the shared one.
+            Cost::default().with_flops(2.0 * pairs).with_activations(self.query.widths()[1]).named("scores"),
             Cost::of(&self.output).with_activations(heads).named("output"),
         ];
-        let cached = KeyValues::new(rule.max_lookback(), length).room().saturating_mul(d_latent + self.d_rotary);
-        Cost::sum(queries.into_iter().flatten().chain(others)).with_cache(cached.saturating_mul(FLOAT))
+        let cost = Cost::sum(queries.into_iter().flatten().chain(others)).with_cache_of(&*self.state(rule, length));
+        cost.with_scores(self.n_heads, length)
     }
 }
 
@@ -333,6 +334,7 @@ mod tests {
         // The projections of a layer, by the technical report of DeepSeek-V3: 187.1 million.
         assert_eq!(layer.cost(&PairRule::Causal, 1).parameters, 187_107_328);
         assert_eq!(layer.cost(&PairRule::Causal, 1000).cache_bytes, 1000 * (512 + 64) * 4);
+        assert_eq!(layer.cost(&PairRule::Causal, 1000).score_bytes, 128 * 1000 * 1000 * 4);
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub use projection::{FusedProjection, Projection, ProjectionKind, SeparateProjec
 pub use score::{AdditiveScore, BilinearScore, ScoreScale};
 
 use crate::context::{AttentionContext, CrossKeyValues, EncoderOutput, LayerContext};
-use crate::cost::{Cost, FLOAT, pairs_per_query};
+use crate::cost::{Cost, pairs_per_query};
 use crate::dropout;
 use crate::heads::{merge_heads, split_heads};
 use crate::layer::TokenMixer;
@@ -155,9 +155,13 @@ impl Attention {
 
     /// What attention to an encoder's output of `length` tokens costs, whose keys and values are cached.
     pub(crate) fn cross_cost(&self, length: usize) -> Cost {
-        let [_, key, value] = self.projection.widths();
-        let cached = length.saturating_mul(key + value).saturating_mul(FLOAT);
-        self.cost_of_pairs(length as f64).with_cache(cached)
+        let cost = self.cost_of_pairs(length as f64).with_cache_of(&*self.full_state(length));
+        cost.with_scores(self.scored_heads(), length)
+    }
+
+    /// Heads that score every query and key; linear attention has none.
+    fn scored_heads(&self) -> usize {
+        if matches!(self.mechanism, Mechanism::Linear(_)) { 0 } else { self.n_heads }
     }
 
     /// What it costs a token whose queries see `pairs` keys each. It keeps what the heads give.
@@ -272,12 +276,8 @@ impl TokenMixer for Attention {
     }
 
     fn cost(&self, rule: &PairRule, length: usize) -> Cost {
-        let [_, key, value] = self.projection.widths();
-        let cached = match self.keeps_sums(rule) {
-            true => self.sums_sizes().into_iter().map(|(_, size)| size).product(),
-            false => KeyValues::new(rule.max_lookback(), length).room().saturating_mul(key + value),
-        };
-        self.cost_of_pairs(pairs_per_query(rule, length)).with_cache(cached.saturating_mul(FLOAT))
+        let cost = self.cost_of_pairs(pairs_per_query(rule, length)).with_cache_of(&*self.state(rule, length));
+        cost.with_scores(self.scored_heads(), length)
     }
 }
 

@@ -26,6 +26,7 @@ pub enum AttentionPattern {
     Causal,
     /// A query sees itself and its neighbours.
     #[doc(alias = "local attention")]
+    #[doc(alias = "sliding window")]
     SlidingWindow {
         /// Keys before the query that it sees.
         left: usize,
@@ -119,7 +120,7 @@ impl AttentionPattern {
             Self::Chunked { size, .. } => checks.size("patterns.size", size),
             Self::Strided { stride, .. } => checks.size("patterns.stride", stride),
             Self::SlidingWindow { left: 0, right: 0 } => checks.require(false, || {
-                "patterns.left = 0 and patterns.right = 0 let nothing but the query itself be seen; set left to 1 or more".into()
+                "patterns.left = 0 and patterns.right = 0 hide every key but that of the query itself; set left to 1 or more".into()
             }),
             Self::LocalGlobal { window, .. } => checks.size("patterns.window", window),
             Self::BigBird { window, block, .. } => {

@@ -289,8 +289,10 @@ impl MixtureOfExperts {
     /// What it costs a token: the router, `top_k` of the experts, and what reads every token.
     pub(crate) fn cost(&self) -> Cost {
         let router = Cost::of(&self.router).with_activations(self.config.n_experts).named("router");
-        let experts =
-            self.experts.first().map(|expert| expert.cost().repeated(self.config.n_experts, self.config.top_k));
+        // Each keeps its tokens, which are copied out of the sequence, and what it makes of them, which is weighed.
+        let kept = self.router.widths()[0].saturating_mul(2);
+        let experts = self.experts.first().map(|expert| expert.cost().with_activations(kept));
+        let experts = experts.map(|expert| expert.repeated(self.config.n_experts, self.config.top_k));
         let correction = self.correction.as_ref().map(|correction| Cost::of(correction).named("correction"));
         let shared = self.shared.as_ref().map(|shared| shared.cost().named("shared"));
         let experts = experts.map(|experts| experts.named("experts"));

@@ -84,6 +84,15 @@ pub(super) fn flops_per_token(length: usize, d_key: usize, d_value: usize) -> f6
     2.0 * (with_pairs + with_state)
 }
 
+/// Numbers that one token of a head keeps for the backward pass: seven matrices of pairs, namely the decay and its exponential, the inverse
+/// and what it is found by, the pairs of keys, and those of queries with and without decay; seven vectors of the width of a key, four
+/// of a value; its share of the transition and the state of its chunk.
+pub(super) fn activations_per_token(length: usize, d_key: usize, d_value: usize) -> usize {
+    let chunk = chunk(length);
+    let states = d_key.saturating_mul(d_key.saturating_add(d_value)).div_ceil(chunk);
+    7 * chunk + 7 * d_key + 4 * d_value + states
+}
+
 /// What is left of the state from one token of a chunk to another.
 struct Decay {
     /// `[R, C, C]`: from token `j` to `i`, 0 where `i` comes before.

@@ -1,7 +1,7 @@
 //! What a gated delta rule carries from pass to pass.
 
 use crate::documents::{self, DocumentRows};
-use crate::state::{State, bytes_of, select};
+use crate::state::{FLOAT, State, bytes_of, select};
 use burn::tensor::{Int, Tensor};
 
 /// A matrix for each head, and the last tokens before the convolution. Its size does not depend on the length of the text.
@@ -34,7 +34,7 @@ pub struct GatedDeltaState {
     /// `[B, K - 1]`, the documents of the tokens in the window, so that the convolution reads none of another document. They are kept
     /// here since a pass names the documents of its own tokens alone, and the window leaves out the padding that the cache counts.
     pub(super) window_documents: Option<Tensor<2, Int>>,
-    sizes: Vec<(&'static str, usize)>,
+    sizes: Option<[(&'static str, usize); 5]>,
     len: usize,
     capacity: usize,
 }
@@ -42,12 +42,12 @@ pub struct GatedDeltaState {
 impl GatedDeltaState {
     /// Nothing yet, for up to `capacity` tokens.
     pub fn new(capacity: usize) -> Self {
-        Self { matrices: None, window: None, window_documents: None, sizes: Vec::new(), len: 0, capacity }
+        Self { matrices: None, window: None, window_documents: None, sizes: None, len: 0, capacity }
     }
 
-    /// Names the sizes of the layer that it is for.
-    pub(super) fn with_sizes(mut self, sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
-        self.sizes = sizes.into_iter().collect();
+    /// Names the sizes of the layer that it is for: key heads, value heads, the widths of both, and the tokens of the convolution.
+    pub(super) fn with_sizes(mut self, sizes: [(&'static str, usize); 5]) -> Self {
+        self.sizes = Some(sizes);
         self
     }
 
@@ -92,8 +92,17 @@ impl State for GatedDeltaState {
         self.matrices.as_ref().map_or(0, bytes_of) + self.window.as_ref().map_or(0, bytes_of)
     }
 
+    /// The matrices and the window.
+    fn full_bytes(&self) -> Option<usize> {
+        let [key_heads, value_heads, d_key, d_value, convolution] = self.sizes?.map(|(_, size)| size);
+        let (keys, values) = (key_heads.saturating_mul(d_key), value_heads.saturating_mul(d_value));
+        let channels = keys.saturating_mul(2).saturating_add(values);
+        let window = channels.saturating_mul(convolution.saturating_sub(1));
+        Some(values.saturating_mul(d_key).saturating_add(window).saturating_mul(FLOAT))
+    }
+
     fn sizes(&self) -> Vec<(&'static str, usize)> {
-        self.sizes.clone()
+        self.sizes.map_or_else(Vec::new, Vec::from)
     }
 
     fn keeps(&self) -> String {

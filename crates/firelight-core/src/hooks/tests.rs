@@ -11,7 +11,7 @@ use crate::weight::Weight;
 use crate::{AttentionMechanism, GatedDeltaConfig, LatentConfig};
 use burn::module::Param;
 use burn::tensor::{Device, Distribution};
-use firelight_kernels::{assert_close, assert_same_bits};
+use firelight_kernels::{assert_close, assert_same_bits, is_gpu};
 
 fn random(shape: [usize; 3], device: &Device) -> Tensor<3> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
@@ -112,7 +112,11 @@ fn put_back(forward: impl Fn(&mut Pass) -> Tensor<3>) {
         _ => hooks.patch(path.clone(), found.get::<3>(path).expect("vectors"), ActivationSlice::all()),
     };
     let (patched, _) = paths.iter().fold(Hooks::new(), put).run(&forward).expect("the same shapes");
-    assert_close(&patched, &plain, 1e-5); // A GPU may choose other kernels for the second pass.
+    match is_gpu(&plain.device()) {
+        true => assert_close(&patched, &plain, 1e-5), // It may choose other kernels for the second pass.
+        false => assert_same_bits(&patched, &plain),
+    }
+    // Without hooks attention is fused, which sums in another order.
     assert_close(&plain, &forward(&mut Pass::default()), 1e-5);
 }
 

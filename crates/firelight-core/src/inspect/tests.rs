@@ -14,7 +14,7 @@ use crate::transformer::{SequenceInput, Transformer, TransformerConfig};
 use crate::weight::Weight;
 use burn::module::{Module, Param};
 use burn::tensor::{Device, Distribution, Tensor, TensorData};
-use firelight_kernels::{assert_close, assert_same_bits};
+use firelight_kernels::{Difference, assert_close, assert_same_bits, is_gpu};
 
 fn stack(config: TransformerConfig) -> Transformer {
     let config = config.with_max_seq_len(8).with_init(WeightInit::xavier());
@@ -318,7 +318,11 @@ fn a_pruned_stack_is_the_masked_one_and_smaller() {
         let (masked, _) = hooks.run(|pass| run(&whole, &x, pass)).expect("heads of both layers");
         let parameters = whole.num_params();
         let (small, config) = prune_heads(whole, &config, &pruned).expect("heads that can go");
-        assert_close(&run(&small, &x, &mut Pass::default()), &masked, 1e-5);
+        // The heads that are left compute the same bits. The output projection sums fewer terms, in another order; the zeros of the others
+        // add nothing.
+        let difference = Difference::between(&run(&small, &x, &mut Pass::default()), &masked);
+        let limit = if is_gpu(&x.device()) { 1e-5 } else { 1e-6 };
+        assert!(difference.relative(1.0) <= limit, "{difference:?}");
         assert!(small.num_params() < parameters);
         let built = config.init_with(&ParamBuilder::new(&Device::default(), 1));
         let entries = |stack: &Transformer| crate::ParameterReport::of(stack).entries().to_vec();

@@ -1,6 +1,6 @@
 //! What a recurrence carries from token to token.
 
-use super::{State, bytes_of};
+use super::{State, bytes_of, bytes_of_sizes};
 use burn::tensor::{Int, Tensor};
 
 /// The state of a recurrence: one tensor of `D` dimensions, the batch first, whose size does not depend on the length of the text.
@@ -28,7 +28,8 @@ impl<const D: usize> RecurrentState<D> {
         Self { carried: None, sizes: Vec::new(), len: 0, capacity }
     }
 
-    /// Names the sizes of the tensor behind its batch, by which a stack tells a cache that was made for another.
+    /// Names the sizes of the tensor behind its batch, by which a stack tells a cache that was made for another, and its memory is counted
+    /// before there is any.
     pub fn with_sizes(mut self, sizes: impl IntoIterator<Item = (&'static str, usize)>) -> Self {
         self.sizes = sizes.into_iter().collect();
         self
@@ -73,6 +74,10 @@ impl<const D: usize> State for RecurrentState<D> {
 
     fn bytes(&self) -> usize {
         self.carried.as_ref().map_or(0, bytes_of)
+    }
+
+    fn full_bytes(&self) -> Option<usize> {
+        (!self.sizes.is_empty()).then(|| bytes_of_sizes(&self.sizes))
     }
 
     fn sizes(&self) -> Vec<(&'static str, usize)> {

@@ -50,14 +50,18 @@ impl<L: Layer + 'static> Transformer<L> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::attention::{AttentionMechanism, AttentionPattern, DifferentialConfig, LatentConfig};
+    use crate::attention::{AttentionMechanism, AttentionPattern, DifferentialConfig, KeyValues, LatentConfig};
+    use crate::context::LayerContext;
     use crate::embedding::EmbeddingProjectionConfig;
     use crate::feed_forward::{Activation, ExpertsConfig};
     use crate::gated_delta::GatedDeltaConfig;
     use crate::init::ParamBuilder;
+    use crate::layer::TokenMixer;
     use crate::mixer::MixerConfig;
-    use crate::pass::Pass;
+    use crate::pass::{LayerPass, Pass};
     use crate::position::PositionConfig;
+    use crate::residual::ResidualStream;
+    use crate::state::State;
     use crate::transformer::{SequenceInput, TransformerConfig};
     use burn::module::Module;
     use burn::tensor::{Device, Tensor};
@@ -81,6 +85,7 @@ mod tests {
         // Two norms of 16, queries, keys, values and heads of 8, the inner 32 twice, the last norm.
         assert_eq!(found.activations_per_token, 2 * 16 + 4 * 8 + 2 * 32 + 16);
         assert_eq!(found.cache_bytes, 4 * 4 * 16);
+        assert_eq!(found.score_bytes, 4 * 2 * 4 * 4); // Two heads of 4 queries and 4 keys.
         assert_eq!(found.training_flops_per_token(), 3.0 * found.flops_per_token);
         let names: Vec<_> = found.parts.iter().map(|part| (part.name.as_str(), part.parameters)).collect();
         assert_eq!(names, [("blocks.0", 872), ("norm", 16)]);
@@ -96,6 +101,7 @@ mod tests {
             (twice.flops_per_token, twice.activations_per_token)
         );
         assert_eq!(shared.cache_bytes, twice.cache_bytes);
+        assert_eq!([shared.score_bytes, twice.score_bytes], [2 * 128; 2]);
     }
 
     #[test]
@@ -125,6 +131,7 @@ mod tests {
         assert_eq!(both.flops_per_token, alone.flops_per_token + 2.0 * 256.0 + 2.0 * 4.0 * 16.0);
         assert_eq!(both.activations_per_token, alone.activations_per_token + 16 + 32);
         assert_eq!(both.cache_bytes, 2 * alone.cache_bytes);
+        assert_eq!(both.score_bytes, 2 * alone.score_bytes);
     }
 
     #[test]
@@ -135,7 +142,8 @@ mod tests {
         assert_eq!(found.parameters, dense.parameters + 3 * expert + 32);
         assert_eq!(found.active_parameters, dense.parameters + expert + 32);
         assert_eq!(found.flops_per_token, dense.flops_per_token + 2.0 * (512.0 + 32.0));
-        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4);
+        // Another inner 64, the scores of the router, and of both experts 8 read and 8 written.
+        assert_eq!(found.activations_per_token, dense.activations_per_token + 64 + 4 + 2 * 2 * 8);
     }
 
     #[test]
@@ -189,6 +197,13 @@ mod tests {
             .with_attention_mechanism(AttentionMechanism::Linear)
             .init_with(&ParamBuilder::new(&Device::default(), 0));
         assert_eq!(stack.cost(4), stack.cost(4000));
+        assert_eq!(stack.cost(4).score_bytes, 0);
+    }
+
+    #[test]
+    fn heads_of_both_differential_attentions_score_every_pair() {
+        let found = cost(&small().with_mixer(MixerConfig::Differential(DifferentialConfig::default())));
+        assert_eq!(found.score_bytes, cost(&small()).score_bytes); // Half of the heads are those of the second.
     }
 
     #[test]
@@ -200,6 +215,10 @@ mod tests {
             TransformerConfig { n_layers: 3, ..small() }.with_patterns(window),
             TransformerConfig { n_layers: 3, ..small() }.with_share_layers(true),
             small().with_d_value(3),
+            small().with_position(PositionConfig::rotary()).with_mixer(MixerConfig::Latent(LatentConfig::new(4, 2))),
+            small().with_n_kv_heads(2).with_mixer(MixerConfig::Differential(DifferentialConfig::default())),
+            small()
+                .with_mixer(MixerConfig::GatedDelta(GatedDeltaConfig::default().with_n_value_heads(4).with_d_key(3))),
         ] {
             let stack = config.with_max_seq_len(320).init_with(&ParamBuilder::new(&Device::default(), 0));
             let mut cache = stack.cache(320);
@@ -207,6 +226,52 @@ mod tests {
             stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
             assert_eq!(cache.bytes(), stack.cost(320).cache_bytes);
         }
+    }
+
+    /// A part of one's own, which keeps all tokens.
+    #[derive(Module, Debug)]
+    struct Own {}
+
+    impl Own {
+        fn keys(capacity: usize) -> KeyValues {
+            KeyValues::new(None, capacity).with_sizes([("heads", 1), ("d_key", 8), ("d_value", 8)])
+        }
+    }
+
+    impl TokenMixer for Own {
+        fn forward(&self, x: Tensor<3>, _: &LayerContext, pass: &mut LayerPass) -> Tensor<3> {
+            let key = x.clone().unsqueeze_dim::<4>(1); // [B, 1, T, D]
+            drop(KeyValues::append_to(pass, key.clone(), key));
+            x
+        }
+
+        fn state(&self, _: &PairRule, capacity: usize) -> Box<dyn State> {
+            Self::keys(capacity).boxed()
+        }
+    }
+
+    impl Layer for Own {
+        fn extend(&self, stream: ResidualStream, _: &LayerContext, _: &mut LayerPass) -> ResidualStream {
+            stream
+        }
+
+        fn state(&self, _: &PairRule, capacity: usize) -> Box<dyn State> {
+            Self::keys(capacity).boxed()
+        }
+    }
+
+    #[test]
+    fn the_cache_of_a_part_of_ones_own_is_counted_from_its_state() {
+        let device = Device::default();
+        let stack = small().with_max_seq_len(320).init_layers(&ParamBuilder::new(&device, 0), |_, block, params| {
+            block.init_parts(params, |_| Own {}, |params| block.init_feed_forward(params))
+        });
+        let mut cache = stack.cache(320);
+        let x = Tensor::ones([1, 320, 8], &device);
+        stack.forward(x, &SequenceInput::default(), &mut Pass::cached(&mut cache));
+        assert_eq!((cache.bytes(), stack.cost(320).cache_bytes), (320 * 16 * 4, 320 * 16 * 4));
+        assert_eq!(Layer::cost(&Own {}, &PairRule::Causal, 320).cache_bytes, 320 * 16 * 4);
+        assert_eq!(KeyValues::new(None, 320).full_bytes(), None);
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl WeightEntry {
     /// Bytes of its numbers; floats are in single precision.
     pub fn bytes(&self) -> usize {
         let row = self.format.and_then(|format| format.row_bytes(self.width));
-        self.rows * row.unwrap_or(self.width * crate::cost::FLOAT)
+        self.rows * row.unwrap_or(self.width * crate::state::FLOAT)
     }
 }
 

@@ -25,13 +25,13 @@ pub enum TagScheme {
 
 /// What a tag says of its token.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Place<'a> {
+enum EntityTag<'a> {
     Outside,
     Begin(&'a str),
     Inside(&'a str),
 }
 
-impl<'a> Place<'a> {
+impl<'a> EntityTag<'a> {
     /// None for what is no tag of entities.
     fn of(tag: &'a str) -> Option<Self> {
         match tag.split_once('-') {
@@ -60,9 +60,10 @@ impl TagScheme {
         }
         let mut before: Option<(String, String)> = None; // the type and the tag of the token in front
         for (token, tag) in tags.iter_mut().enumerate() {
-            let place = Place::of(tag).ok_or_else(|| (token, UNKNOWN.to_owned()))?;
-            let kind = place.kind().map(str::to_owned);
-            let begins = matches!(place, Place::Inside(kind) if before.as_ref().is_none_or(|(of, _)| of != kind));
+            let entity_tag = EntityTag::of(tag).ok_or_else(|| (token, UNKNOWN.to_owned()))?;
+            let kind = entity_tag.kind().map(str::to_owned);
+            let begins =
+                matches!(entity_tag, EntityTag::Inside(kind) if before.as_ref().is_none_or(|(of, _)| of != kind));
             if let (true, Some(kind)) = (begins, &kind) {
                 match self {
                     Self::Iob1 => *tag = format!("B-{kind}"),
@@ -101,7 +102,7 @@ pub struct TaggedEntity {
 
 /// Whether these are tags of entities, all of them.
 pub fn are_of_entities<S: AsRef<str>>(tags: &[S]) -> bool {
-    tags.iter().all(|tag| Place::of(tag.as_ref()).is_some())
+    tags.iter().all(|tag| EntityTag::of(tag.as_ref()).is_some())
 }
 
 /// The entities of a sentence. An `I-TYPE` that goes on with nothing begins one, as in the script `conlleval`, and what is no tag of
@@ -109,13 +110,15 @@ pub fn are_of_entities<S: AsRef<str>>(tags: &[S]) -> bool {
 pub fn entities<S: AsRef<str>>(tags: &[S]) -> Vec<TaggedEntity> {
     let mut found: Vec<TaggedEntity> = Vec::new();
     for (token, tag) in tags.iter().enumerate() {
-        let place = Place::of(tag.as_ref()).unwrap_or(Place::Outside);
-        match (place, found.last_mut()) {
-            (Place::Inside(kind), Some(last)) if last.kind == kind && last.tokens.end == token => last.tokens.end += 1,
-            (Place::Begin(kind) | Place::Inside(kind), _) => {
+        let entity_tag = EntityTag::of(tag.as_ref()).unwrap_or(EntityTag::Outside);
+        match (entity_tag, found.last_mut()) {
+            (EntityTag::Inside(kind), Some(last)) if last.kind == kind && last.tokens.end == token => {
+                last.tokens.end += 1;
+            }
+            (EntityTag::Begin(kind) | EntityTag::Inside(kind), _) => {
                 found.push(TaggedEntity { kind: kind.to_owned(), tokens: token..token + 1 });
             }
-            (Place::Outside, _) => {}
+            (EntityTag::Outside, _) => {}
         }
     }
     found

@@ -91,9 +91,9 @@ impl<'o> Groups<'o> {
         best
     }
 
-    /// What was written before an error: the best finished hypothesis, or else the best unfinished one.
-    pub(super) fn into_written(self) -> Generated {
-        let open = self.0.iter().find_map(Search::best_beam).unwrap_or_default();
+    /// What was written before an error: the best finished hypothesis, or else the best unfinished one, completed.
+    pub(super) fn into_written(mut self) -> Generated {
+        let open = self.0.iter_mut().find_map(Search::best_beam).unwrap_or_default();
         match self.into_best(1).pop() {
             Some(Hypothesis { ids, scores, stop_reason, .. }) => Generated { ids, scores, stop_reason },
             None => Generated { ids: open.0, scores: open.1, stop_reason: StopReason::Failed },
@@ -142,9 +142,12 @@ impl<'o> Search<'o> {
         search
     }
 
-    /// The new ids of the best unfinished hypothesis, with their scores.
-    fn best_beam(&self) -> Option<(Vec<u32>, Vec<TokenScore>)> {
-        self.beams.first().map(|beam| (beam.ids[self.prompt..].to_vec(), beam.scores.clone()))
+    /// The new ids of the best unfinished hypothesis, and those that complete it, with the scores of those that were chosen.
+    fn best_beam(&mut self) -> Option<(Vec<u32>, Vec<TokenScore>)> {
+        let beam = self.beams.first_mut()?;
+        let mut ids = beam.ids[self.prompt..].to_vec();
+        ids.extend(beam.processors.closing(&ids));
+        Some((ids, beam.scores.clone()))
     }
 
     fn into_best(self) -> Vec<Hypothesis> {

@@ -28,7 +28,7 @@ pub(super) struct Explorer<'a> {
 }
 
 /// One text of the search.
-struct Place {
+struct Candidate {
     text: Vec<u8>,
     /// The number of the lexeme in which it ends, 0 for the one in which the search begins.
     lexeme: usize,
@@ -64,46 +64,46 @@ impl<'a> Explorer<'a> {
     }
 
     fn search(&mut self, most: usize) -> Option<Vec<u8>> {
-        let mut places = vec![Place { text: Vec::new(), lexeme: 0, may_end: true }];
+        let mut candidates = vec![Candidate { text: Vec::new(), lexeme: 0, may_end: true }];
         for _ in 0..=most {
-            let end = self.end_among(&places);
-            if end.is_some() || places.is_empty() {
+            let end = self.end_among(&candidates);
+            if end.is_some() || candidates.is_empty() {
                 return end;
             }
-            places = self.continued(&places);
+            candidates = self.continued(&candidates);
         }
         None
     }
 
     /// Of these texts the one of the fewest tokens that completes the text.
-    fn end_among(&mut self, places: &[Place]) -> Option<Vec<u8>> {
+    fn end_among(&mut self, candidates: &[Candidate]) -> Option<Vec<u8>> {
         let Self { parser, vocabulary, seen } = self;
         let end = vocabulary.len() as u32;
-        let ends = places.iter().filter(|place| place.may_end).filter_map(|place| {
-            let mut tokens = vocabulary.tokens(&place.text)?;
+        let ends = candidates.iter().filter(|candidate| candidate.may_end).filter_map(|candidate| {
+            let mut tokens = vocabulary.tokens(&candidate.text)?;
             tokens.push(end);
-            seen.left = seen.left.saturating_sub(place.text.len());
+            seen.left = seen.left.saturating_sub(candidate.text.len());
             let valid = parser.validate_tokens_raw(&tokens).ok()?;
-            (valid == tokens.len()).then_some((valid, place))
+            (valid == tokens.len()).then_some((valid, candidate))
         });
-        ends.min_by_key(|(tokens, _)| *tokens).map(|(_, place)| place.text.clone())
+        ends.min_by_key(|(tokens, _)| *tokens).map(|(_, candidate)| candidate.text.clone())
     }
 
     /// The texts of one character more that lead to a new state. None are left when the work is done.
-    fn continued(&mut self, places: &[Place]) -> Vec<Place> {
+    fn continued(&mut self, candidates: &[Candidate]) -> Vec<Candidate> {
         let (vocabulary, seen) = (self.vocabulary, &mut self.seen);
         seen.begun.clear();
         self.parser.parser.with_recognizer(|recognizer| {
             recognizer.trie_started("closing");
             let mut found = Vec::new();
             let mut text: &[u8] = &[];
-            for place in places {
+            for candidate in candidates {
                 // The way there fails if the lexer has grown too large.
-                if seen.left == 0 || !go(recognizer, text, &place.text, &mut seen.left) {
+                if seen.left == 0 || !go(recognizer, text, &candidate.text, &mut seen.left) {
                     break;
                 }
-                found.extend(seen.behind(place, recognizer, vocabulary));
-                text = &place.text;
+                found.extend(seen.behind(candidate, recognizer, vocabulary));
+                text = &candidate.text;
             }
             recognizer.trie_finished();
             found
@@ -113,7 +113,12 @@ impl<'a> Explorer<'a> {
 
 impl Seen {
     /// The continuations by one character that lead to a new state. The recognizer stays at the end of the text.
-    fn behind(&mut self, place: &Place, recognizer: &mut ParserRecognizer<'_>, vocabulary: &Vocabulary) -> Vec<Place> {
+    fn behind(
+        &mut self,
+        candidate: &Candidate,
+        recognizer: &mut ParserRecognizer<'_>,
+        vocabulary: &Vocabulary,
+    ) -> Vec<Candidate> {
         let (ends, others) = vocabulary.units();
         let mut found = Vec::new();
         let mut refused = [false; 256]; // First bytes: a large alphabet has many characters that begin alike.
@@ -128,9 +133,9 @@ impl Seen {
             let state = recognizer.lexer_state();
             let is_same = lexemes(recognizer) == before;
             let may_end = !is_same || !recognizer.lexer_mut().try_lexeme_end(state).is_error();
-            let lexeme = if is_same { self.within(place.lexeme, state) } else { self.beginning(state) };
+            let lexeme = if is_same { self.within(candidate.lexeme, state) } else { self.beginning(state) };
             if let Some(lexeme) = lexeme {
-                found.push(Place { text: [&place.text[..], character].concat(), lexeme, may_end });
+                found.push(Candidate { text: [&candidate.text[..], character].concat(), lexeme, may_end });
             }
             recognizer.pop_bytes(character.len());
         }

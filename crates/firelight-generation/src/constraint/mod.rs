@@ -28,10 +28,14 @@ mod schema_tests;
 #[cfg(test)]
 mod schemas;
 #[cfg(test)]
+mod stopped_tests;
+#[cfg(test)]
 mod strategy_tests;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
+#[cfg(test)]
+mod whitespace_tests;
 #[cfg(test)]
 mod writing;
 

@@ -45,7 +45,7 @@ enum Effort {
 /// which it knows no closing. Far from the limit, [`admits`](LogitsProcessor::admits) refuses a token that makes every closing too long.
 ///
 /// It [takes precedence](LogitsProcessor::takes_precedence) where bans, n-gram rules and other processors hide all that it leaves. Where nothing is
-/// left even then, the closing is written.
+/// left even then, the closing is written. So it is where the reader or an error stops the text.
 ///
 /// Its parsers go on from token to token. They read chosen tokens alone, so that nothing is taken back where a guess is refused, and a copy has
 /// parsers of its own. The searches move one of the two, and return it to its place.
@@ -265,6 +265,14 @@ impl LogitsProcessor for Constrained {
         let stop = self.stop_tokens.first().copied();
         self.is_complete = stop.is_none();
         stop
+    }
+
+    fn closing_tokens(&mut self) -> Vec<u32> {
+        if self.search().is_complete() {
+            return Vec::new();
+        }
+        let closing = self.closing.as_ref();
+        closing.and_then(|closing| self.compiled.vocabulary().tokens(closing)).unwrap_or_default()
     }
 
     fn boxed(&self) -> Box<dyn LogitsProcessor> {

@@ -264,6 +264,7 @@ fn every_way_of_decoding_writes_what_satisfies_it() {
     use crate::mock::Pairs;
     use crate::{
         BeamOptions, GenerationOptions, PromptLookup, StopReason, TokenStream, beam_search, decode_texts, generate,
+        generate_samples,
     };
 
     let tokenizer = bytes();
@@ -277,7 +278,7 @@ fn every_way_of_decoding_writes_what_satisfies_it() {
             let mut options = GenerationOptions::new(limit).with_temperature(1.0).with_seed(seed);
             options = options.with_stop_tokens(stops.clone());
             options.processing.constraint = Some(dates.clone());
-            let drawn = generate(&model, vec![prompt[0].clone(); 3], &options, |_| ControlFlow::Continue(())).unwrap();
+            let drawn = generate_samples(&model, prompt.clone(), 3, &options).unwrap();
             drawn.iter().for_each(|row| assert!(dates.accepts(&tokenizer.decode(&row.ids)), "{row:?}"));
             let mut stream =
                 TokenStream::new(&model, prompt.clone(), &options).unwrap().with_drafter(PromptLookup::default());

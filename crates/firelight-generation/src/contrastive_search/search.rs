@@ -77,7 +77,7 @@ impl<'m, 'o, M: HiddenStates> Contrast<'m, 'o, M> {
                 Ok(true) => {}
                 Ok(false) => return Ok(self.rows.into_iter().map(Row::into_generated).collect()),
                 Err(error) => {
-                    let written = self.rows.into_iter().map(Row::into_generated);
+                    let written = self.rows.into_iter().map(Row::into_written);
                     return Err(error.after(written.map(GeneratedText::without_text).collect()));
                 }
             }
@@ -237,6 +237,15 @@ impl<'o> Row<'o> {
         self.logits.clear();
         self.logits.extend_from_slice(logits);
         self.text = Tensor::cat(vec![self.text.clone(), hidden], 0);
+    }
+
+    /// What was written before an error: a text that has not ended is completed.
+    fn into_written(mut self) -> Generated {
+        if self.stop_reason.is_none() {
+            let closing = self.processors.closing(&self.ids[self.prompt..]);
+            self.ids.extend(closing);
+        }
+        self.into_generated()
     }
 
     /// What was written. A row that has not ended was ended by an error.

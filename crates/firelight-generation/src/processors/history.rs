@@ -20,10 +20,10 @@ impl<'a> History<'a> {
         Self { ids, prompt, draw: Draw::default() }
     }
 
-    /// Sets the seed, the row and the number of the new token, which determine [`uniform`](Self::uniform).
+    /// Sets the seed, the number of the sample and that of the new token, which determine [`uniform`](Self::uniform).
     #[must_use]
-    pub fn with_draw(mut self, seed: u64, row: usize, step: usize) -> Self {
-        self.draw = Draw { seed, row, step };
+    pub fn with_draw(mut self, seed: u64, sample: usize, step: usize) -> Self {
+        self.draw = Draw { seed, sample, step };
         self
     }
 
@@ -48,7 +48,7 @@ impl<'a> History<'a> {
         &self.ids[self.prompt..]
     }
 
-    /// A random number in `[0, 1)` that seed, row and number of the token determine: every call returns the same.
+    /// A random number in `[0, 1)` that seed, sample and number of the token determine: every call returns the same.
     pub fn uniform(&self) -> f64 {
         self.draw.aside()
     }

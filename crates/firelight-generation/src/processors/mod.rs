@@ -143,6 +143,12 @@ pub trait LogitsProcessor: Debug + Send + Sync {
         None
     }
 
+    /// The tokens that complete the text where it has to end here, because its reader stops it or an error does; none if it may end here. They are
+    /// written without being chosen, and the processor does not [accept](Self::accept) them. Default: none, a text may end anywhere.
+    fn closing_tokens(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+
     /// Whether it depends on the logits and their order alone. `process` may then be called with the visible logits only. Default: false.
     fn ignores_ids(&self) -> bool {
         false
@@ -302,6 +308,15 @@ impl Processors {
     /// [`LogitsProcessor::fallback_token`] of the first that has one.
     pub(crate) fn fallback_token(&mut self) -> Option<u32> {
         self.0.iter_mut().find_map(|processor| processor.fallback_token())
+    }
+
+    /// [`LogitsProcessor::closing_tokens`] of the first that has some. None behind an empty text: nobody has seen anything of it.
+    pub(crate) fn closing(&mut self, text: &[u32]) -> Vec<u32> {
+        if text.is_empty() {
+            return Vec::new();
+        }
+        let mut closings = self.0.iter_mut().map(|processor| processor.closing_tokens());
+        closings.find(|closing| !closing.is_empty()).unwrap_or_default()
     }
 
     /// [`LogitsProcessor::failure`] of the first that has one.

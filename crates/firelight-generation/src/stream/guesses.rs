@@ -12,20 +12,27 @@ use crate::{Autoregressive, DecodeState, Drafter, GenerationError, Sampled, row_
 /// Logits that are computed but not yet used, `[R, V]` each, with the guessed ids between them.
 #[derive(Default)]
 pub(super) struct Ahead {
-    pub(super) logits: VecDeque<Tensor<2>>,
+    /// The next ones. Most steps have no others, for which a queue would take memory.
+    next: Option<Tensor<2>>,
+    others: VecDeque<Tensor<2>>,
     pub(super) guesses: VecDeque<u32>,
 }
 
 impl Ahead {
     /// The logits after the last token, without guesses.
     pub(super) fn one(logits: Tensor<2>) -> Self {
-        Self { logits: VecDeque::from([logits]), guesses: VecDeque::new() }
+        Self { next: Some(logits), ..Self::default() }
     }
 
     /// The logits `[1, T, V]` of one row after its last token and after each of the `T - 1` guesses.
     fn guessed(logits: &Tensor<3>, guesses: Vec<u32>) -> Self {
         let at = |place| logits.clone().narrow(1, place, 1).squeeze_dim(1);
-        Self { logits: (0..=guesses.len()).map(at).collect(), guesses: guesses.into() }
+        Self { next: None, others: (0..=guesses.len()).map(at).collect(), guesses: guesses.into() }
+    }
+
+    /// Takes the next logits out.
+    pub(super) fn take(&mut self) -> Option<Tensor<2>> {
+        self.next.take().or_else(|| self.others.pop_front())
     }
 }
 

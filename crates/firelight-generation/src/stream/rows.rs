@@ -37,7 +37,7 @@ impl<M: Autoregressive> TokenStream<'_, M> {
     {
         let Some(Next::Read(mut ahead)) = other.next else { panic!("a stream that has begun joins no other") };
         assert!(other.joining.is_empty(), "a stream that others join joins no other");
-        let logits = ahead.logits.pop_front().unwrap_or_else(|| unreachable!("logits of the prompt"));
+        let logits = ahead.take().unwrap_or_else(|| unreachable!("logits of the prompt"));
         let new = self.stops.len()..self.stops.len() + other.stops.len();
         self.stops.extend(other.stops);
         self.scores.extend(other.scores);
@@ -45,6 +45,14 @@ impl<M: Autoregressive> TokenStream<'_, M> {
         let (state, sequences, join) = (other.state, other.sequences, M::State::join);
         self.joining.push(Joining { first: new.start, state, logits, sequences, join });
         new
+    }
+
+    /// The tokens that complete the text of a row that has to end here, such as those behind a half object of JSON under a
+    /// [`Constraint`](crate::Constraint). None if it may end here, was not begun or has left. The stream does not add them:
+    /// [`generate`](crate::generate()) and [`decode_texts`](crate::decode_texts) do where the caller or an error stops a row.
+    pub fn closing(&mut self, row: usize) -> Vec<u32> {
+        let place = self.live.iter().position(|&number| number == row);
+        place.map_or_else(Vec::new, |place| self.sequences[place].closing())
     }
 
     /// The stop strings of a row that the model holds or that waits to join; none for a row that has left.
@@ -97,10 +105,10 @@ impl<M: Autoregressive> TokenStream<'_, M> {
     /// the state is not copied.
     pub(super) fn without_ended(&mut self, tokens: Tensor<1, Int>) -> Tensor<1, Int> {
         let goes_on = |place: &usize| self.stops[self.live[*place]].is_none();
-        let kept: Vec<usize> = (0..self.live.len()).filter(goes_on).collect();
-        if kept.len() == self.live.len() {
+        if (0..self.live.len()).all(|place| goes_on(&place)) {
             return tokens;
         }
+        let kept: Vec<usize> = (0..self.live.len()).filter(goes_on).collect();
         self.state.select_rows(&kept);
         let mut sequences = std::mem::take(&mut self.sequences).into_iter().map(Some).collect::<Vec<_>>();
         self.sequences = kept.iter().filter_map(|&place| sequences[place].take()).collect();

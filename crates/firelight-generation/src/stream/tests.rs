@@ -22,17 +22,17 @@ fn rows_that_have_ended_cost_nothing_and_the_others_do_not_notice() {
         _ => [0.1, 0.1, 0.4, 0.4],
     });
     let prompts: Vec<Vec<u32>> = (0..8).map(|row| vec![row % 4, row / 4]).collect();
-    let options = GenerationOptions::new(12).with_temperature(1.0).with_seed(2).with_stop_tokens([3]);
-    let mut stream = TokenStream::new(&model, prompts.clone(), &options).unwrap();
+    let drawing = GenerationOptions::new(12).with_temperature(1.0).with_stop_tokens([3]);
+    let options: Vec<GenerationOptions> = (2..10).map(|seed| drawing.clone().with_seed(seed)).collect();
+    let mut stream = TokenStream::of_rows(&model, prompts.clone(), &options).unwrap();
     let tokens: Vec<Vec<Option<u32>>> = stream.by_ref().map(Result::unwrap).collect();
     let open = |step: usize| (0..8).filter(|&row| tokens[step][row].is_some()).count();
     let read: Vec<usize> = std::iter::once(8).chain((0..tokens.len() - 1).map(open)).collect();
     assert_eq!(model.rows_read()[..read.len()], read, "the model reads the rows that are open");
     assert!(read.windows(2).any(|two| two[1] < two[0] && two[1] > 0), "{read:?}");
     // Row by row: the same draws without the others.
-    let sampler = Sampler::new(&options).unwrap();
-    for (number, prompt) in prompts.into_iter().enumerate() {
-        let mut row = vec![Sequence::new(&sampler, prompt.clone(), number)];
+    for (number, (prompt, options)) in prompts.into_iter().zip(&options).enumerate() {
+        let mut row = vec![Sequence::new(&Sampler::new(options).unwrap(), prompt.clone(), 0)];
         let (mut logits, mut state) = model.prefill(vec![prompt]).unwrap();
         for expected in tokens.iter().map(|tokens| tokens[number]) {
             let sampled = choose(logits, &mut row).unwrap();

@@ -1,5 +1,7 @@
 //! The worked examples of tutorials, computed by the modules that models are made of. `docs/worked-numbers.md` has more of such numbers.
 
+mod unscaled;
+
 use burn::module::Param;
 use burn::tensor::activation::softmax;
 use burn::tensor::{Device, Tensor};
@@ -9,6 +11,7 @@ use firelight_core::{
 };
 use firelight_storage::TaskError;
 
+use self::unscaled::{bank_and_loan, soft_look_up, without_weights};
 use super::attention::Computed;
 use super::{Explanation, Step, Table, TableKind};
 use crate::text_model::{lacking, rows};
@@ -16,8 +19,12 @@ use crate::text_model::{lacking, rows};
 /// The width of a head in the example without scaling.
 const WIDE: usize = 512;
 
-/// The examples, computed on a device: three tokens with small queries, keys and values, the same with a causal mask, temperature, a softmax
-/// that saturates where scores are not scaled, two heads side by side, sinusoidal positions. All but the last can be checked by hand.
+/// The positions whose likeness is shown.
+const PLACES: [usize; 3] = [0, 1, 50];
+
+/// The examples, computed on a device: three tokens with small queries, keys and values, the same with a causal mask, a soft look-up,
+/// self-attention without weights, two words that read each other, temperature, a softmax that saturates where scores are not scaled, two
+/// heads side by side, sinusoidal positions and how alike they are. All but the positions can be checked by hand.
 ///
 /// # Errors
 /// If the device fails.
@@ -25,10 +32,14 @@ pub fn worked_examples(device: &Device) -> Result<Explanation, TaskError> {
     let parts = [
         three_tokens(device)?,
         causal(device)?,
+        soft_look_up(device)?,
+        without_weights(device)?,
+        bank_and_loan(device)?,
         temperature(device)?,
         saturation(device)?,
         two_heads(device)?,
         positions(device)?,
+        likeness(device)?,
     ];
     Ok(Explanation { title: "Attention by worked examples".into(), steps: parts.concat() })
 }
@@ -165,18 +176,33 @@ fn positions(device: &Device) -> Result<Vec<Step>, TaskError> {
     Ok(vec![Step::new("sinusoidal positions", remark, vec![Table::vectors("PE", &labels, rows(vectors)?)])])
 }
 
+fn likeness(device: &Device) -> Result<Vec<Step>, TaskError> {
+    let (width, len) = (64, PLACES[2] + 1);
+    let all =
+        Sinusoidal::new(width).embed(Tensor::zeros([1, len, width], device), &Positions::Contiguous { start: 0, len });
+    let vectors = Tensor::cat(PLACES.map(|place| all.clone().narrow(1, place, 1)).to_vec(), 1); // [1, 3, D]
+    // A sine and a cosine of one angle have a square sum of 1, so that all vectors have the length sqrt(D / 2).
+    let cosines = vectors.clone().matmul(vectors.transpose()) / (width as f64 / 2.0);
+    let labels = PLACES.map(|place| format!("position {place}"));
+    let columns = PLACES.map(|place| place.to_string());
+    let table = Table::pairs("cosines", [&labels, &columns], rows(cosines)?);
+    let remark = "The cosine of the angle between the vectors of two positions, of 64 channels. It depends on their distance alone: neighbours are alike, \
+                  positions far apart less so.";
+    Ok(vec![Step::new("likeness of positions", remark, vec![table])])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn near(found: &[f64], expected: &[f64], tolerance: f64) {
+    pub(super) fn near(found: &[f64], expected: &[f64], tolerance: f64) {
         let fits = found.len() == expected.len();
         let close = found.iter().zip(expected).all(|(a, b)| a == b || (a - b).abs() <= tolerance);
         assert!(fits && close, "{found:?}, and by hand {expected:?}");
     }
 
     /// The numbers of a table, and of the step that it stands in.
-    fn table<'a>(steps: &'a [Step], title: &str, place: usize) -> &'a Table {
+    pub(super) fn table<'a>(steps: &'a [Step], title: &str, place: usize) -> &'a Table {
         let step = steps.iter().find(|step| step.title == title).unwrap_or_else(|| panic!("no {title}"));
         &step.tables[place]
     }
@@ -251,5 +277,12 @@ mod tests {
         near(&values[1][..2], &[1f64.sin(), 1f64.cos()], 1e-5);
         near(&values[0], &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0], 1e-6);
         near(&values[2][2..4], &[0.2f64.sin(), 0.2f64.cos()], 1e-5); // 10000^(2/8) = 10.
+    }
+    #[test]
+    fn near_positions_are_more_alike_than_far_ones() {
+        let steps = likeness(&Device::default()).unwrap();
+        let values = &table(&steps, "likeness of positions", 0).values;
+        near(&values[0], &[1.0, 0.966, 0.490], 5e-4);
+        near(&[values[1][0], values[1][1], values[2][0]], &[0.966, 1.0, 0.490], 5e-4);
     }
 }

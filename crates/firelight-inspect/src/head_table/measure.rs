@@ -7,7 +7,9 @@ use firelight_core::{Ablation, Hooks, Pass};
 use firelight_data::right_padded;
 use firelight_storage::{InputError, TaskError};
 
+use super::kinds::Kinds;
 use super::{HeadScore, ScoredHead};
+use crate::annotated::Annotations;
 use crate::text_model::{ReadText, TextModel, lacking};
 
 /// The weights, and what the heads found.
@@ -15,7 +17,7 @@ const WEIGHTS: &str = "blocks.*.attention.weights";
 const FOUND: &str = "blocks.*.attention.heads";
 
 /// The scores of a head over several texts, and of how many of them it has each.
-pub(super) struct Sums {
+struct Sums {
     place: [usize; 2],
     sums: [f64; HeadScore::ALL.len()],
     counts: [usize; HeadScore::ALL.len()],
@@ -27,33 +29,84 @@ impl Sums {
         Self { place, sums, counts: scores.map(|score| usize::from(!score.is_nan())) }
     }
 
-    pub(super) fn add(&mut self, more: &Self) {
+    fn add(&mut self, more: &Self) {
         self.sums.iter_mut().zip(more.sums).for_each(|(sum, more)| *sum += more);
         self.counts.iter_mut().zip(more.counts).for_each(|(count, more)| *count += more);
     }
 
-    pub(super) fn mean(&self) -> ScoredHead {
+    fn mean(&self) -> ScoredHead {
         let mean = |place: usize| (self.counts[place] > 0).then(|| self.sums[place] / self.counts[place] as f64);
         ScoredHead { layer: self.place[0], head: self.place[1], scores: std::array::from_fn(mean) }
     }
 }
 
-/// The scores of all heads for one text, layer by layer.
-pub(super) fn of_text(model: &TextModel, text: &str) -> Result<Vec<Sums>, TaskError> {
-    let read = model.read(text)?;
-    let lacks = lacking("the model has no heads that could be scored");
-    let (_, found) = Hooks::new().record(WEIGHTS).run(|pass| model.hidden(&read, pass)).map_err(&lacks)?;
-    let [ablated, gradients] = importance(model, &read)?;
-    let specials: Vec<u32> = model.tokenizer().special_tokens().into_iter().map(|(id, _)| id).collect();
+/// Reads texts, each by itself, of which one is on a line of its own where there are several.
+///
+/// # Errors
+/// If one does not fit the model, or is of a single token where the loss is measured.
+pub(super) fn read_texts<S: AsRef<str>>(model: &TextModel, texts: &[S]) -> Result<Vec<ReadText>, TaskError> {
+    let read = |(line, text): (usize, &S)| {
+        let found = model.read(text.as_ref()).and_then(|read| match is_measured(model, &read) {
+            true => Ok(read),
+            false => {
+                let problem = "the text is of one token, of which a language model has no loss";
+                Err(InputError::new(problem).advise("give a longer one").into())
+            }
+        });
+        if texts.len() > 1 { found.map_err(TaskError::in_line(line)) } else { found }
+    };
+    (1..).zip(texts).map(read).collect()
+}
+
+/// The same of texts with links; a treebank may have sentences of one token, which are left out.
+pub(super) fn read_annotated(model: &TextModel, annotations: &Annotations) -> Result<Vec<ReadText>, TaskError> {
+    let mut found = Vec::new();
+    for text in annotations.all() {
+        let read = model.read(&text.text).map_err(text.at_its_line())?;
+        if is_measured(model, &read) {
+            found.push(read);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether a text has all scores: a language model has no loss of a single token.
+fn is_measured(model: &TextModel, read: &ReadText) -> bool {
+    model.language().is_none() || read.ids.len() > 1
+}
+
+/// The mean scores of all heads over texts, layer by layer; empty without a text.
+pub(super) fn of_texts(model: &TextModel, reads: &[ReadText]) -> Result<Vec<ScoredHead>, TaskError> {
+    let kinds = Kinds::of(model, reads);
+    let mut sums: Vec<Sums> = Vec::new();
+    for read in reads {
+        let found = of_text(model, read, &kinds)?;
+        match sums.is_empty() {
+            true => sums = found,
+            false => sums.iter_mut().zip(&found).for_each(|(sum, more)| sum.add(more)),
+        }
+    }
+    Ok(sums.iter().map(Sums::mean).collect())
+}
+
+/// The scores of all heads for one text.
+fn of_text(model: &TextModel, read: &ReadText, kinds: &Kinds) -> Result<Vec<Sums>, TaskError> {
+    let layers = weights_of(model, read)?;
+    let [ablated, gradients] = importance(model, read)?;
+    let kinds = kinds.of_text(model, read)?;
     let mut all = Vec::new();
-    for path in found.paths() {
-        let weights = found.get::<4>(path).map_err(&lacks)?;
-        let looks = looks(weights, &read, &specials)?;
-        let layer = layer_of(path);
+    for (layer, weights) in layers {
+        let looks = looks(weights.clone(), read, kinds.specials)?;
+        let [rare, copied, similar] = kinds.scores(model, layer, weights)?;
         all.extend((0..looks[0].len()).map(|head| {
             let scores = std::array::from_fn(|place| match HeadScore::ALL[place] {
                 HeadScore::Ablation => at(ablated.as_ref(), layer, head),
                 HeadScore::Gradient => at(gradients.as_ref(), layer, head),
+                HeadScore::Rare => rare[head],
+                HeadScore::Copying => copied.get(head).copied().unwrap_or(f64::NAN),
+                HeadScore::Semantic => similar[head],
+                // These two are of links.
+                HeadScore::Syntactic | HeadScore::Coreference => f64::NAN,
                 _ => looks[place][head],
             });
             Sums::of([layer, head], scores)
@@ -62,31 +115,44 @@ pub(super) fn of_text(model: &TextModel, text: &str) -> Result<Vec<Sums>, TaskEr
     Ok(all)
 }
 
+/// The attention weights of each layer that has some, with its place in the stack.
+pub(super) fn weights_of(model: &TextModel, read: &ReadText) -> Result<Vec<(usize, Tensor<4>)>, TaskError> {
+    let lacks = lacking("the model has no heads that could be scored");
+    let (_, found) = Hooks::new().record(WEIGHTS).run(|pass| model.hidden(read, pass)).map_err(&lacks)?;
+    let of_path = |path: &str| found.get::<4>(path).map(|weights| (layer_of(path), weights)).map_err(&lacks);
+    found.paths().map(of_path).collect()
+}
+
+/// The weights of each head of a layer, row by row.
+pub(super) fn by_head(weights: Tensor<4>) -> Result<Vec<Vec<f32>>, TaskError> {
+    let [_, _, queries, keys] = weights.dims();
+    let numbers: Vec<f32> = weights.try_into_vec_as().map_err(TaskError::device("the attention weights"))?;
+    Ok(numbers.chunks(queries * keys).map(<[f32]>::to_vec).collect())
+}
+
+/// Scores as numbers.
+pub(super) fn numbers(scores: Tensor<1>) -> Result<Vec<f64>, TaskError> {
+    let numbers: Vec<f32> = scores.try_into_vec_as().map_err(TaskError::device("the scores of heads"))?;
+    Ok(numbers.into_iter().map(f64::from).collect())
+}
+
 /// What the heads of a layer look at: the first seven scores, each with a number for every head.
 fn looks(weights: Tensor<4>, read: &ReadText, specials: &[u32]) -> Result<[Vec<f64>; 7], TaskError> {
     let ids = std::slice::from_ref(&read.ids);
-    let of = |scores: Tensor<1>| -> Result<Vec<f64>, TaskError> {
-        let numbers: Vec<f32> = scores.try_into_vec_as().map_err(TaskError::device("the scores of heads"))?;
-        Ok(numbers.into_iter().map(f64::from).collect())
-    };
     Ok([
-        of(heads::entropy(weights.clone()))?,
-        of(heads::at_distance(weights.clone(), -1))?,
-        of(heads::at_distance(weights.clone(), 1))?,
-        of(heads::first_token(weights.clone()))?,
-        of(heads::on_tokens(weights.clone(), ids, specials))?,
-        of(heads::same_token(weights.clone(), ids))?,
-        of(heads::induction(weights, ids))?,
+        numbers(heads::entropy(weights.clone()))?,
+        numbers(heads::at_distance(weights.clone(), -1))?,
+        numbers(heads::at_distance(weights.clone(), 1))?,
+        numbers(heads::first_token(weights.clone()))?,
+        numbers(heads::on_tokens(weights.clone(), ids, specials))?,
+        numbers(heads::same_token(weights.clone(), ids))?,
+        numbers(heads::induction(weights, ids))?,
     ])
 }
 
 /// By ablation and, with autodiff, by gradient; nothing of a model without a loss.
 fn importance(model: &TextModel, read: &ReadText) -> Result<[Option<Grid>; 2], TaskError> {
     let Some(language) = model.language() else { return Ok([None, None]) };
-    if read.ids.len() < 2 {
-        let problem = "the text is of one token, of which a language model has no loss";
-        return Err(InputError::new(problem).advise("give a longer one").into());
-    }
     let lacks = lacking("the model has no heads that could be switched off");
     let loss = |pass: &mut Pass| next_token_loss(model, read, pass);
     let ablated = ablation_effects(FOUND, Columns::Heads, Ablation::Zero, loss).map_err(&lacks)?;
@@ -127,10 +193,10 @@ mod tests {
 
     #[test]
     fn means_leave_out_what_a_text_does_not_have() {
-        let mut first = [f64::NAN; 9];
+        let mut first = [f64::NAN; HeadScore::ALL.len()];
         first[0] = 1.0;
         let mut sums = Sums::of([0, 0], first);
-        sums.add(&Sums::of([0, 0], [3.0; 9]));
+        sums.add(&Sums::of([0, 0], [3.0; HeadScore::ALL.len()]));
         let mean = sums.mean();
         assert_eq!((mean.score(HeadScore::Entropy), mean.score(HeadScore::Same)), (Some(2.0), Some(3.0)));
         assert_eq!(Sums::of([0, 0], first).mean().score(HeadScore::Same), None);

@@ -1,82 +1,26 @@
 //! All heads of a model beside each other: what they look at, and what is lost without them.
 
+mod kinds;
+mod links;
 mod measure;
+mod score;
 
+pub use links::{LinkDirection, RelationScore};
 pub(crate) use measure::layer_of;
+pub use score::HeadScore;
 
 use std::fmt::Write;
 
 use firelight_storage::{InputError, TaskError};
 use serde_json::{Map, Value, json};
 
-use self::measure::{Sums, of_text};
+use self::links::{Tallies, both_ways, relations_text, to_antecedents};
+use self::measure::{of_texts, read_annotated, read_texts};
+use crate::annotated::Annotations;
 use crate::text_model::TextModel;
 
-/// What is said of a head by a number; the functions of [`heads`](firelight_core::inspect::heads), and two kinds of importance.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum HeadScore {
-    /// The mean entropy of a row, in nats.
-    Entropy,
-    /// The mean weight of the previous token.
-    Previous,
-    /// The mean weight of the next token.
-    Next,
-    /// The mean weight of the first token.
-    First,
-    /// The mean weight of the special tokens together.
-    Separator,
-    /// The mean weight of earlier tokens that are the same.
-    Same,
-    /// The mean weight of the tokens behind earlier ones that are the same.
-    Induction,
-    /// By how much the loss rises, in nats a token, when the head is zeroed.
-    Ablation,
-    /// The size of the gradient of the loss by a gate of the head.
-    Gradient,
-}
-
-impl HeadScore {
-    /// All scores.
-    pub const ALL: [Self; 9] = [
-        Self::Entropy,
-        Self::Previous,
-        Self::Next,
-        Self::First,
-        Self::Separator,
-        Self::Same,
-        Self::Induction,
-        Self::Ablation,
-        Self::Gradient,
-    ];
-
-    /// Its name in a command and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Entropy => "entropy",
-            Self::Previous => "previous",
-            Self::Next => "next",
-            Self::First => "first",
-            Self::Separator => "separator",
-            Self::Same => "same",
-            Self::Induction => "induction",
-            Self::Ablation => "ablation",
-            Self::Gradient => "gradient",
-        }
-    }
-
-    /// Its name above a column of eight characters.
-    fn heading(self) -> &'static str {
-        match self {
-            Self::Previous => "prev",
-            Self::Separator => "sep",
-            Self::Induction => "induct",
-            Self::Ablation => "ablate",
-            Self::Gradient => "grad",
-            other => other.name(),
-        }
-    }
-}
+/// The most columns of eight characters beside each other, so that a row has at most 80 with the name of the head.
+const TOGETHER: usize = 9;
 
 /// A head and its scores.
 #[derive(Clone, Debug, PartialEq)]
@@ -95,8 +39,12 @@ impl ScoredHead {
         self.scores[score as usize]
     }
 
-    fn to_json(&self) -> Value {
-        let scores = HeadScore::ALL.iter().map(|score| (score.name().to_string(), json!(self.score(*score))));
+    fn set(&mut self, score: HeadScore, number: f64) {
+        self.scores[score as usize] = Some(number).filter(|number| !number.is_nan());
+    }
+
+    fn to_json(&self, columns: &[HeadScore]) -> Value {
+        let scores = columns.iter().map(|score| (score.name().to_string(), json!(self.score(*score))));
         let mut object: Map<String, Value> = scores.collect();
         object.insert("layer".into(), json!(self.layer));
         object.insert("head".into(), json!(self.head));
@@ -106,9 +54,13 @@ impl ScoredHead {
 
 /// All heads of a model, in an order.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct HeadTable {
     /// The heads.
     pub heads: Vec<ScoredHead>,
+    /// The relations of the sentences whose syntax was given, the most frequent first.
+    pub relations: Vec<RelationScore>,
+    columns: Vec<HeadScore>,
 }
 
 impl HeadTable {
@@ -132,19 +84,54 @@ impl HeadTable {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn measure<S: AsRef<str>>(model: &TextModel, texts: &[S]) -> Result<Self, TaskError> {
-        let mut sums: Vec<Sums> = Vec::new();
-        for (line, text) in (1..).zip(texts) {
-            let found = of_text(model, text.as_ref());
-            let found = if texts.len() > 1 { found.map_err(TaskError::in_line(line))? } else { found? };
-            match sums.is_empty() {
-                true => sums = found,
-                false => sums.iter_mut().zip(&found).for_each(|(sum, more)| sum.add(more)),
-            }
+        Self::measure_with(model, texts, &Annotations::default())
+    }
+
+    /// The same, and of annotated texts the scores [`Syntactic`](HeadScore::Syntactic), by relation as well, and
+    /// [`Coreference`](HeadScore::Coreference). Without `texts` these are the texts of all scores.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure), and if an annotated text does not fit the model.
+    ///
+    /// ```
+    /// use burn::tensor::Device;
+    /// use firelight_data::{Tokenizer, TokenizerConfig};
+    /// use firelight_inspect::{Annotations, HeadScore, HeadTable, TextModel, read_pairs};
+    /// use firelight_language::{LanguageModelConfig, TextGenerator};
+    ///
+    /// let file = tempfile::NamedTempFile::new()?;
+    /// std::fs::write(file.path(), "a hen that sat\tthat\then\n")?;
+    /// let annotations = Annotations { pairs: read_pairs(file.path())?, ..Annotations::default() };
+    /// let model = LanguageModelConfig::new(256, 16, 2, 1).init(&Device::flex());
+    /// let model = TextModel::from(TextGenerator::new(model, Tokenizer::train(&TokenizerConfig::Byte, "")?));
+    /// let table = HeadTable::measure_with(&model, &[] as &[&str], &annotations)?;
+    /// assert!(table.heads[0].score(HeadScore::Coreference) > Some(0.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn measure_with<S: AsRef<str>>(
+        model: &TextModel,
+        texts: &[S],
+        annotations: &Annotations,
+    ) -> Result<Self, TaskError> {
+        let reads = if texts.is_empty() { read_annotated(model, annotations)? } else { read_texts(model, texts)? };
+        let mut heads = of_texts(model, &reads)?;
+        if heads.is_empty() {
+            return Err(InputError::new("there is no text to read").advise("give at least one").into());
         }
-        match sums.is_empty() {
-            true => Err(InputError::new("there is no text to read").advise("give at least one").into()),
-            false => Ok(Self { heads: sums.iter().map(Sums::mean).collect() }),
+        let syntax = Tallies::of(model, &annotations.syntax, both_ways)?;
+        let pairs = Tallies::of(model, &annotations.pairs, to_antecedents)?;
+        for (place, head) in heads.iter_mut().enumerate() {
+            head.set(HeadScore::Syntactic, syntax.score(place));
+            head.set(HeadScore::Coreference, pairs.score(place));
         }
+        let places: Vec<[usize; 2]> = heads.iter().map(|head| [head.layer, head.head]).collect();
+        Ok(Self { relations: syntax.relations(&places), heads, columns: columns(annotations) })
+    }
+
+    /// Shows these scores alone, as text and as JSON.
+    pub fn with_scores(mut self, scores: &[HeadScore]) -> Self {
+        self.columns = scores.to_vec();
+        self
     }
 
     /// The heads by a score: the largest first, of the entropy the smallest, for such a head is the surest. Those without it come last.
@@ -163,13 +150,23 @@ impl HeadTable {
         self
     }
 
-    /// As text of at most 80 columns: a row for each head, called as `layer:head`.
+    /// As text of at most 80 columns: a row for each head, called as `layer:head`. Scores that do not fit beside each other follow below, and
+    /// then the relations.
     pub fn to_text(&self) -> String {
-        let headings: String = HeadScore::ALL.iter().map(|score| format!("{:>8}", score.heading())).collect();
+        let mut parts: Vec<String> = self.columns.chunks(TOGETHER).map(|columns| self.part(columns)).collect();
+        if !self.relations.is_empty() {
+            parts.push(relations_text(&self.relations));
+        }
+        parts.join("\n")
+    }
+
+    /// Some columns of the table.
+    fn part(&self, columns: &[HeadScore]) -> String {
+        let headings: String = columns.iter().map(|score| format!("{:>8}", score.heading())).collect();
         let mut found = format!("{:<7}{headings}\n", "head");
         for head in &self.heads {
             let cell = |score: &HeadScore| format!("{:>8}", head.score(*score).map_or("-".into(), number));
-            let cells: String = HeadScore::ALL.iter().map(cell).collect();
+            let cells: String = columns.iter().map(cell).collect();
             let place = format!("{}:{}", head.layer, head.head);
             // Writing into a string cannot fail.
             let _ = writeln!(found, "{place:<7}{cells}");
@@ -177,9 +174,17 @@ impl HeadTable {
         found
     }
 
-    /// As a list of objects, one for each head; a score that there is not is null.
+    /// As a list of objects, one for each head; a score that there is not is null. With relations an object of both lists, `heads` and
+    /// `relations`.
     pub fn to_json(&self) -> Value {
-        Value::Array(self.heads.iter().map(ScoredHead::to_json).collect())
+        let heads: Vec<Value> = self.heads.iter().map(|head| head.to_json(&self.columns)).collect();
+        match self.relations.is_empty() {
+            true => Value::Array(heads),
+            false => {
+                let relations: Vec<Value> = self.relations.iter().map(RelationScore::to_json).collect();
+                json!({ "heads": heads, "relations": relations })
+            }
+        }
     }
 
     /// The heads to prune so that the first `kept` of this order stay, and the first one of each layer.
@@ -206,6 +211,16 @@ impl HeadTable {
         }
         Ok(places().filter(|place| !stays.contains(place)).collect())
     }
+}
+
+/// The scores that there are with these annotations.
+fn columns(annotations: &Annotations) -> Vec<HeadScore> {
+    let has = |score: &HeadScore| match score {
+        HeadScore::Syntactic => !annotations.syntax.is_empty(),
+        HeadScore::Coreference => !annotations.pairs.is_empty(),
+        _ => true,
+    };
+    HeadScore::ALL.into_iter().filter(has).collect()
 }
 
 /// A number in at most seven characters.
@@ -236,7 +251,7 @@ mod tests {
             head(1, 0, 0.0, None),
             head(1, 1, 2.0, Some(-1.0)),
         ];
-        HeadTable { heads }
+        HeadTable { heads, relations: Vec::new(), columns: columns(&Annotations::default()) }
     }
 
     fn places(table: &HeadTable) -> Vec<[usize; 2]> {
@@ -265,11 +280,25 @@ mod tests {
     fn a_row_is_a_head_and_what_there_is_not_is_a_dash_and_null() {
         let found = table().to_text();
         let lines: Vec<&str> = found.lines().collect();
-        assert!(lines.iter().all(|line| line.chars().count() <= 80) && lines.len() == 5);
+        assert!(lines.iter().all(|line| line.chars().count() <= 80) && lines.len() == 2 * 5 + 1, "{found}");
         assert_eq!(lines[3], format!("{:<7}{:>8}{}", "1:0", "0.000", format!("{:>8}", "-").repeat(8)));
+        // What does not fit stands below; scores that nothing was given for are not shown.
+        assert_eq!(
+            (lines[5], lines[6]),
+            ("", format!("{:<7}{:>8}{:>8}{:>8}", "head", "rare", "copy", "semant").as_str())
+        );
         let json = table().to_json();
         assert_eq!((&json[0]["layer"], &json[0]["entropy"], &json[0]["next"]), (&json!(0), &json!(0.5), &Value::Null));
-        assert_eq!(json[2].as_object().map(Map::len), Some(11));
+        assert_eq!(json[2].as_object().map(Map::len), Some(2 + 12));
+    }
+
+    #[test]
+    fn chosen_scores_are_shown_alone_and_in_their_order() {
+        let table = table().with_scores(&[HeadScore::Gradient, HeadScore::Entropy]);
+        let expected =
+            format!("{:<7}{:>8}{:>8}\n{:<7}{:>8}{:>8}\n", "head", "grad", "entropy", "0:0", "3.000", "0.500");
+        assert!(table.to_text().starts_with(&expected), "{}", table.to_text());
+        assert_eq!(table.to_json()[0], json!({ "layer": 0, "head": 0, "gradient": 3.0, "entropy": 0.5 }));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use firelight_classification::{
     Embedder, MASKED_LANGUAGE_TASK, QUESTION_ANSWERING_TASK, TEXT_ENCODER_TASK, TOKEN_CLASSIFICATION_TASK, TextEncoder,
     TextInput,
 };
-use firelight_core::{Pass, Trace};
+use firelight_core::{Pass, TokenEmbedding, Trace};
 use firelight_data::{Tokenizer, right_padded};
 use firelight_storage::{Checkpoint, TaskError};
 
@@ -105,5 +105,9 @@ impl Reader for EncoderReader {
 
     fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3> {
         self.encoder.forward(&input(&self.encoder, &text.ids, text.second_from), pass)
+    }
+
+    fn embedding(&self) -> &TokenEmbedding {
+        &self.encoder.embedding
     }
 }

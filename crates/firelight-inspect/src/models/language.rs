@@ -4,7 +4,7 @@ use std::path::Path;
 
 use burn::module::Module;
 use burn::tensor::{Device, Tensor};
-use firelight_core::{Pass, SequenceInput, Trace};
+use firelight_core::{Pass, SequenceInput, TokenEmbedding, Trace};
 use firelight_data::{Tokenizer, right_padded};
 use firelight_generation::{Autoregressive, GenerationOptions};
 use firelight_language::{LanguageModel, TextGenerator};
@@ -92,6 +92,10 @@ impl Reader for LanguageReader {
     fn hidden(&self, text: &ReadText, pass: &mut Pass) -> Tensor<3> {
         let (tokens, _) = right_padded(&[&text.ids], &self.model.embedding.weight.device());
         self.model.hidden(tokens, &SequenceInput::default(), pass)
+    }
+
+    fn embedding(&self) -> &TokenEmbedding {
+        &self.model.embedding
     }
 
     fn language(&self) -> Option<&LanguageModel> {

@@ -136,6 +136,7 @@ pub enum Tile {
 
 impl PairRule {
     /// A sliding window: the query, `left` keys before it and `right` behind it.
+    #[doc(alias = "sliding window")]
     pub fn window(left: usize, right: usize) -> Self {
         Self::Window { left, right }
     }

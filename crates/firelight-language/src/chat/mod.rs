@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use firelight_data::{ChatTemplate, Conversation, Tokenizer};
-use firelight_generation::GenerationOptions;
+use firelight_generation::{GeneratedText, GenerationError, GenerationOptions};
 use firelight_storage::{InputError, TaskError};
 
 pub use answer::{ChatAnswer, ChatMessage};
@@ -109,11 +109,13 @@ impl<'g> ChatSession<'g> {
     }
 
     /// Answers the last message. `observe` gets the answer piece by piece as it comes, and may break it off: what was written until then is
-    /// the answer. An answer never outgrows the context.
+    /// the answer. An answer under a constraint is then completed. An answer never outgrows the context.
     ///
     /// # Errors
     /// If there is no message to answer, the template refuses the conversation, or the last exchange alone is longer than the context;
-    /// and as [`TextGenerator::generate`]. The messages stay as they are; [`undo`](Self::undo) takes the last one back.
+    /// and as [`TextGenerator::generate`]. An error in the middle of an answer, which has
+    /// [texts before it](GenerationError::texts_before), leaves what was written as the answer; after others the messages stay as they are.
+    /// [`undo`](Self::undo) takes the last exchange back.
     pub fn answer(
         &mut self,
         options: &GenerationOptions,
@@ -126,11 +128,17 @@ impl<'g> ChatSession<'g> {
         let generated = self.generator.generate_after(&mut self.past, prompt, &options, |piece| {
             reading.get_or_insert_with(|| begun.elapsed());
             observe(piece)
-        })?;
+        });
+        let generated = generated.inspect_err(|error| self.keep(GenerationError::texts_before(error)))?;
         let taken = begun.elapsed();
         let reading = reading.unwrap_or(taken);
-        self.messages.push(ChatMessage::new(ASSISTANT, generated.text.clone()));
+        self.keep(std::slice::from_ref(&generated));
         Ok(ChatAnswer { generated, prompt_tokens, read_tokens, left_out, reading, writing: taken - reading })
+    }
+
+    /// Adds what was written as the answer, if anything was.
+    fn keep(&mut self, written: &[GeneratedText]) {
+        self.messages.extend(written.first().map(|answer| ChatMessage::new(ASSISTANT, answer.text.clone())));
     }
 
     /// Takes the last answer back, for another one; none where the conversation does not end with one.

@@ -3,7 +3,7 @@
 use burn::tensor::Device;
 use firelight_core::{Init, ParamBuilder, WeightInit};
 use firelight_data::TokenizerConfig;
-use firelight_generation::StopReason;
+use firelight_generation::{Constraint, Processing, StopReason};
 
 use super::*;
 use crate::LanguageModelConfig;
@@ -123,6 +123,37 @@ fn an_answer_that_is_broken_off_is_kept_as_far_as_it_is_written() {
     let found = found.unwrap();
     assert_eq!(found.generated.stop_reason, StopReason::Caller);
     assert_eq!(chat.messages()[1], ChatMessage::new("assistant", written));
+}
+
+#[test]
+fn an_answer_that_an_error_ends_is_kept_as_far_as_it_is_written() {
+    let generator = generator();
+    let mut chat = ChatSession::new(&generator, template());
+    chat.push("a");
+    // No token twice: when all of them are used, none is left.
+    let once = options(40).with_processing(Processing { no_repeat_ngram_size: 1, ..Processing::default() });
+    let mut written = String::new();
+    let error = chat.answer(&once, |piece| {
+        written += piece;
+        ControlFlow::Continue(())
+    });
+    let error = error.unwrap_err();
+    assert!(error.to_string().starts_with("no token is left to choose as new token"), "{error}");
+    assert_eq!(chat.messages(), [ChatMessage::new("user", "a"), ChatMessage::new("assistant", written.clone())]);
+    assert_eq!(written.chars().count(), "bcdefghijkl ".len(), "{written}");
+    assert_eq!(chat.undo(), Some("a".into()));
+}
+
+#[test]
+fn a_constrained_answer_that_is_broken_off_is_completed() {
+    let generator = generator();
+    let mut chat = ChatSession::new(&generator, template());
+    chat.push("a");
+    let constraint = Constraint::regex("[a-g]{4,}(h|i)", generator.tokenizer()).unwrap();
+    let rules = Processing { constraint: Some(constraint.clone()), ..Processing::default() };
+    chat.answer(&options(40).with_processing(rules), |_| ControlFlow::Break(())).unwrap();
+    let kept = &chat.messages()[1].content;
+    assert!(constraint.accepts(kept) && kept.len() < 20, "{kept}");
 }
 
 #[test]

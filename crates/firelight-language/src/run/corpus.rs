@@ -23,12 +23,12 @@ pub(super) type Loader = Arc<dyn DataLoader<LmBatch>>;
 
 /// The tokens of a source or of a part of it.
 #[derive(Debug, Clone)]
-pub(super) enum Part {
+pub(super) enum SourceTokens {
     Stream(Tokens),
     Documents(Documents),
 }
 
-impl Part {
+impl SourceTokens {
     /// Tokens, with the ends of their documents where there are documents.
     pub(super) fn new(tokens: Tokens, ends: Option<Vec<usize>>) -> Self {
         match ends {
@@ -72,13 +72,13 @@ impl Part {
 /// The tokens that are trained or validated on, of one source or of several.
 #[derive(Debug, Clone)]
 pub(super) struct Corpus {
-    parts: Vec<Part>,
+    parts: Vec<SourceTokens>,
     /// Where each source was read, for errors; none are known of a text that was generated or kept in a run folder.
     files: Vec<PathBuf>,
 }
 
 impl Corpus {
-    pub(super) fn new(parts: Vec<Part>) -> Self {
+    pub(super) fn new(parts: Vec<SourceTokens>) -> Self {
         Self { parts, files: Vec::new() }
     }
 
@@ -87,7 +87,7 @@ impl Corpus {
         Self { files, ..self }
     }
 
-    pub(super) fn parts(&self) -> impl Iterator<Item = &Part> {
+    pub(super) fn parts(&self) -> impl Iterator<Item = &SourceTokens> {
         self.parts.iter()
     }
 
@@ -133,7 +133,7 @@ impl Corpus {
         let items = self.items(Split::Training, recipe)?;
         let plan = match &items.rows {
             Rows::Windows(_) => {
-                let windows = |part: &Part| part.tokens().len() / items.row_len;
+                let windows = |part: &SourceTokens| part.tokens().len() / items.row_len;
                 let lengths: Vec<usize> = self.parts().map(windows).collect();
                 let windows = Mixture::<()>::shares(&lengths, &recipe.data.weights).into_iter().sum();
                 BatchPlan::uniform(batching, batch_size, windows, items.row_len)?
@@ -173,8 +173,10 @@ impl Corpus {
         for (source, part) in self.parts().enumerate() {
             let of_source = in_file(self.files.get(source));
             match part {
-                Part::Stream(tokens) => streams.push(windows(tokens).map_err(of_source)?),
-                Part::Documents(part) => documents.push(DocumentDataset::new(part, row_len, split).map_err(of_source)?),
+                SourceTokens::Stream(tokens) => streams.push(windows(tokens).map_err(of_source)?),
+                SourceTokens::Documents(part) => {
+                    documents.push(DocumentDataset::new(part, row_len, split).map_err(of_source)?)
+                }
             }
         }
         let packed = |documents| PackedDataset::new(documents, row_len, recipe.seed);
@@ -392,7 +394,7 @@ mod tests {
 
     #[test]
     fn an_example_is_a_document_or_a_source_without_documents() {
-        let part = |ends: Option<Vec<usize>>| Part::new(Tokens::from(vec![7, 8, 9]), ends);
+        let part = |ends: Option<Vec<usize>>| SourceTokens::new(Tokens::from(vec![7, 8, 9]), ends);
         let corpus = Corpus::new(vec![part(None), part(Some(vec![1, 3]))]);
         let expected = [vec![7, 8, 9], vec![7], vec![8, 9]];
         let found: Vec<Vec<u32>> = corpus.examples().map(|example| example.0.iter().collect()).collect();
@@ -408,7 +410,7 @@ mod tests {
                 digest.extend(examples);
                 digest.to_string()
             };
-            let part = |ids: &[u32]| Part::new(Tokens::from(ids.to_vec()), None);
+            let part = |ids: &[u32]| SourceTokens::new(Tokens::from(ids.to_vec()), None);
             let found = digest(&mut Corpus::new(vec![part(&ids)]).examples());
             let mut whole = ExampleDigest::default();
             whole.extend([&ids]);

@@ -20,7 +20,7 @@ use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder, TransformerConfig};
 use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems, structure};
-use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Shared, StackPlace, Task};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, ROWS, Shared, StackPath, Task};
 
 pub use evaluate::Evaluation;
 pub use model_recipe::ModelRecipe;
@@ -44,7 +44,7 @@ impl Task for Language {
     const NAME: &'static str = crate::TASK;
     const BUILT_IN: &'static [BuiltIn] = &[BuiltIn { name: "stories", text: recipe::STORIES }];
     const ROWS: &'static [(&'static str, usize)] = &[ROWS[0], ROWS[1], ROWS[2], ("head.weight", 1), ("head.bias", 0)];
-    const STACK: Option<StackPlace> = Some(StackPlace::of::<TransformerConfig>(&["transformer"]));
+    const STACK: Option<StackPath> = Some(StackPath::of::<TransformerConfig>(&["transformer"]));
 
     type Data = DataRecipe;
     type Model = ModelRecipe;

@@ -8,7 +8,7 @@ use firelight_data::Tokenizer;
 use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::LmText;
-use super::corpus::Part;
+use super::corpus::SourceTokens;
 use crate::training::LmTask;
 
 /// Perplexity, and bits per character, which do not depend on the tokenizer.
@@ -66,7 +66,7 @@ impl SharedEvaluator<LmTask> for TextScores {
 }
 
 /// The characters that are predicted: all but those of the first token.
-fn characters(tokenizer: &Tokenizer, part: &Part) -> usize {
+fn characters(tokenizer: &Tokenizer, part: &SourceTokens) -> usize {
     let ids: Vec<u32> = part.tokens().iter().skip(1).collect();
     tokenizer.decode(&ids).chars().count()
 }

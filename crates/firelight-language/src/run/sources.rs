@@ -10,7 +10,7 @@ use firelight_data::{
 };
 
 use super::DataRecipe;
-use super::corpus::{Corpus, Part, in_file};
+use super::corpus::{Corpus, SourceTokens, in_file};
 use firelight_storage::TaskError;
 
 /// No vocabulary of BPE is learnt from more text, in bytes: the sources have equal shares in it.
@@ -96,7 +96,7 @@ impl Sources {
     }
 
     /// All ids, and of each source those of its files.
-    fn build(&self, tokenizer: &Tokenizer, data: &DataRecipe) -> Result<(Part, Vec<Places>), DataError> {
+    fn build(&self, tokenizer: &Tokenizer, data: &DataRecipe) -> Result<(SourceTokens, Vec<Places>), DataError> {
         let mut builder = TokenBuilder::new(tokenizer, data.documents.as_ref())?;
         let mut places = Vec::new();
         match self {
@@ -112,7 +112,7 @@ impl Sources {
             }
         }
         let (tokens, ends) = builder.finish()?;
-        Ok((Part::new(tokens, data.documents.is_some().then_some(ends)), places))
+        Ok((SourceTokens::new(tokens, data.documents.is_some().then_some(ends)), places))
     }
 }
 

@@ -10,7 +10,7 @@ use firelight_storage::{InputError, ModelFolder, TaskError, read_json, unfit_fil
 use firelight_training::DataModule;
 use serde::{Deserialize, Serialize};
 
-use super::corpus::{Corpus, Part};
+use super::corpus::{Corpus, SourceTokens};
 use super::recipe::begins_anew;
 use super::sources::Sources;
 use super::{DataRecipe, Language, LanguageRecipe};
@@ -60,7 +60,7 @@ impl LmText {
     }
 
     /// All parts, source by source: what is trained on and what is validated on.
-    fn all(&self) -> impl Iterator<Item = &Part> {
+    fn all(&self) -> impl Iterator<Item = &SourceTokens> {
         let [training, validation] = &self.parts;
         training.parts().zip(validation.parts()).flat_map(|(training, validation)| [training, validation])
     }
@@ -98,7 +98,7 @@ impl DataModule<Language> for LmText {
     fn save(&self, folder: &ModelFolder) -> Result<(), TaskError> {
         let ids = self.all().flat_map(|part| part.tokens().iter());
         TokenFile::create(folder.tokens(), self.tokenizer.vocab_size(), ids)?;
-        let documents: Vec<_> = self.all().filter_map(Part::documents).collect();
+        let documents: Vec<_> = self.all().filter_map(SourceTokens::documents).collect();
         if !documents.is_empty() {
             save_lengths(folder.documents(), &documents)?;
         }
@@ -118,16 +118,17 @@ impl DataModule<Language> for LmText {
         let tokens = Tokens::from(tokens);
         let lengths = read_lengths(&folder.sources(), tokens.len())?;
         let whole = match recipe.data.documents {
-            None => Part::Stream(tokens),
-            Some(_) => Part::Documents(Documents::open(tokens, folder.documents())?),
+            None => SourceTokens::Stream(tokens),
+            Some(_) => SourceTokens::Documents(Documents::open(tokens, folder.documents())?),
         };
         let mut start = 0;
         let mut next = |length: usize| {
             start += length;
             whole.within(start - length..start)
         };
-        let parts: Vec<[Part; 2]> = lengths.into_iter().map(|of| [next(of.training), next(of.validation)]).collect();
-        let (training, validation) = parts.into_iter().map(<(Part, Part)>::from).unzip();
+        let parts: Vec<[SourceTokens; 2]> =
+            lengths.into_iter().map(|of| [next(of.training), next(of.validation)]).collect();
+        let (training, validation) = parts.into_iter().map(<(SourceTokens, SourceTokens)>::from).unzip();
         Self::new(recipe, tokenizer, [Corpus::new(training), Corpus::new(validation)])
     }
 

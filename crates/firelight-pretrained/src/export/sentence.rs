@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::Export;
 use crate::sentence::{ACTIVATIONS, POOLINGS, newer};
-use crate::{Row, Table};
+use crate::{Table, WeightMapping};
 
 /// Whether a parameter is that of a dense layer behind the encoder, which has a file of its own.
 pub(super) fn is_behind(path: &str) -> bool {
@@ -29,7 +29,8 @@ impl Export<'_> {
             let folder = format!("{}_Dense", place + 2);
             self.in_folder(&folder, "config.json", &keys(dense, width))?;
             width = dense.d_out;
-            let table = Table { rows: vec![Row::linear("linear", format!("dense.{place}"))], ..Table::default() };
+            let table =
+                Table { rows: vec![WeightMapping::linear("linear", format!("dense.{place}"))], ..Table::default() };
             let own = |path: &str| path.starts_with(&format!("dense.{place}."));
             self.weights(&table, parameters, own, &self.to.join(folder).join("model.safetensors"))?;
         }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::encoder::{self, Heads, bert, embedding_rows, head_activation, masked_rows};
 use crate::export::{encoder_keys, extended};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "albert", class: Class::Begins("Albert"), describe, keys };
 
@@ -18,7 +18,10 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     keys.only("num_hidden_groups", &json!(1))?;
     let biases = ["predictions.bias", "predictions.decoder.bias"];
     let masked = masked_rows("predictions.dense", "predictions.LayerNorm", &biases, "predictions.decoder");
-    let sequence = vec![Row::linear("albert.pooler", "head.pooler.dense"), Row::linear("classifier", "head.output")];
+    let sequence = vec![
+        WeightMapping::linear("albert.pooler", "head.pooler.dense"),
+        WeightMapping::linear("classifier", "head.output"),
+    ];
     let heads = Heads {
         table: Table { rows: rows(), prefix: "albert.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("albert.pooler"),
@@ -54,21 +57,22 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     Some(extended(shared, own))
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("albert.encoder.albert_layer_groups.0.albert_layers.{{}}.{name}");
     let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
-    let projection =
-        |name: &str| Row::linear(theirs(&format!("attention.{name}")), ours(&format!("attention.projection.{name}")));
+    let projection = |name: &str| {
+        WeightMapping::linear(theirs(&format!("attention.{name}")), ours(&format!("attention.projection.{name}")))
+    };
     let layer = vec![
-        Row::linear("albert.encoder.embedding_hidden_mapping_in", "encoder.transformer.embedding_projection"),
+        WeightMapping::linear("albert.encoder.embedding_hidden_mapping_in", "encoder.transformer.embedding_projection"),
         projection("query"),
         projection("key"),
         projection("value"),
-        Row::linear(theirs("attention.dense"), ours("attention.output")),
-        Row::norm(theirs("attention.LayerNorm"), ours("attention_norm")),
-        Row::linear(theirs("ffn"), ours("feed_forward.up")),
-        Row::linear(theirs("ffn_output"), ours("feed_forward.down")),
-        Row::norm(theirs("full_layer_layer_norm"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("attention.dense"), ours("attention.output")),
+        WeightMapping::norm(theirs("attention.LayerNorm"), ours("attention_norm")),
+        WeightMapping::linear(theirs("ffn"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("ffn_output"), ours("feed_forward.down")),
+        WeightMapping::norm(theirs("full_layer_layer_norm"), ours("feed_forward_norm")),
     ];
     [embedding_rows("albert"), layer].concat()
 }

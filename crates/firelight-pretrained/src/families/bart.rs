@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::activation;
 use crate::export::{extended, names, seq2seq_keys};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 /// Rows of the tables of positions that no token has.
 const UNREAD: usize = 2;
@@ -102,10 +102,10 @@ fn size_keys(side: &str, stack: &TransformerConfig) -> Value {
 
 fn table() -> Table {
     let mut rows = vec![
-        Row::table("model.shared", "embedding"),
-        Row::table("model.decoder.embed_tokens", "embedding"),
-        Row::tensor("final_logits_bias", "head.bias").step(Step::Alone),
-        Row::linear("lm_head", "head"),
+        WeightMapping::table("model.shared", "embedding"),
+        WeightMapping::table("model.decoder.embed_tokens", "embedding"),
+        WeightMapping::tensor("final_logits_bias", "head.bias").step(Step::Alone),
+        WeightMapping::linear("lm_head", "head"),
     ];
     rows.extend(["encoder", "decoder"].into_iter().flat_map(stack_rows));
     let ignored = vec![
@@ -119,25 +119,28 @@ fn table() -> Table {
     Table { rows, prefix: "model.", ignored }
 }
 
-fn stack_rows(stack: &str) -> Vec<Row> {
+fn stack_rows(stack: &str) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("model.{stack}.layers.{{}}.{name}");
     let ours = |name: &str| format!("stacks.{stack}.blocks.{{}}.{name}");
-    let positions = Row::table(format!("model.{stack}.embed_positions"), format!("stacks.{stack}.position"));
+    let positions = WeightMapping::table(format!("model.{stack}.embed_positions"), format!("stacks.{stack}.position"));
     let mut rows = vec![
         positions.step(Step::Behind(UNREAD)),
-        Row::norm(format!("model.{stack}.layernorm_embedding"), format!("stacks.{stack}.embedding_norm")),
-        Row::norm(format!("model.{stack}.layer_norm"), format!("stacks.{stack}.norm")),
-        Row::norm(theirs("self_attn_layer_norm"), ours("attention_norm")),
-        Row::norm(theirs("encoder_attn_layer_norm"), ours("cross_attention_norm")),
-        Row::norm(theirs("final_layer_norm"), ours("feed_forward_norm")),
-        Row::linear(theirs("fc1"), ours("feed_forward.up")),
-        Row::linear(theirs("fc2"), ours("feed_forward.down")),
+        WeightMapping::norm(format!("model.{stack}.layernorm_embedding"), format!("stacks.{stack}.embedding_norm")),
+        WeightMapping::norm(format!("model.{stack}.layer_norm"), format!("stacks.{stack}.norm")),
+        WeightMapping::norm(theirs("self_attn_layer_norm"), ours("attention_norm")),
+        WeightMapping::norm(theirs("encoder_attn_layer_norm"), ours("cross_attention_norm")),
+        WeightMapping::norm(theirs("final_layer_norm"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("fc1"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("fc2"), ours("feed_forward.down")),
     ];
     for (attention, part) in [("self_attn", "attention"), ("encoder_attn", "cross_attention")] {
         for (name, projection) in
             [("q", "projection.query"), ("k", "projection.key"), ("v", "projection.value"), ("out", "output")]
         {
-            rows.push(Row::linear(theirs(&format!("{attention}.{name}_proj")), ours(&format!("{part}.{projection}"))));
+            rows.push(WeightMapping::linear(
+                theirs(&format!("{attention}.{name}_proj")),
+                ours(&format!("{part}.{projection}")),
+            ));
         }
     }
     rows

@@ -8,7 +8,7 @@ use firelight_storage::InputError;
 use super::encoder::{self, Heads, bert, bert_rows, head_activation, head_dropout, masked_rows};
 use crate::export::encoder_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row, Table};
+use crate::{Description, Keys, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "bert", class: Class::Begins("Bert"), describe, keys: encoder_keys };
 
@@ -16,8 +16,10 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let (dense, norm) = ("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm");
     let biases = ["cls.predictions.bias", "cls.predictions.decoder.bias"];
     let masked = masked_rows(dense, norm, &biases, "cls.predictions.decoder");
-    let sequence =
-        vec![Row::linear("bert.pooler.dense", "head.pooler.dense"), Row::linear("classifier", "head.output")];
+    let sequence = vec![
+        WeightMapping::linear("bert.pooler.dense", "head.pooler.dense"),
+        WeightMapping::linear("classifier", "head.output"),
+    ];
     let heads = Heads {
         table: Table { rows: bert_rows("bert"), prefix: "bert.", ignored: IGNORED.to_vec() },
         pooler: keys.architecture().ends_with("Model").then_some("bert.pooler.dense"),

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::activation;
 use crate::export::{extended, names, patches};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 /// What `transformers` wrote before it knew the end token: it takes the highest one then.
 const UNKNOWN_END: u32 = 2;
@@ -101,19 +101,19 @@ fn table(vit: &VisionTransformerConfig) -> Table {
     let lens = vec![vit.channels, vit.patch_size, vit.patch_size];
     let image = |name: &str| format!("vision_model.{name}");
     let mut rows = vec![
-        Row::tensor(image("embeddings.class_embedding"), "vit.class_token").step(Step::InFront(2)),
-        Row::tensor(image("embeddings.position_embedding.weight"), "vit.position"),
-        Row::linear(image("embeddings.patch_embedding"), "vit.patches.projection")
+        WeightMapping::tensor(image("embeddings.class_embedding"), "vit.class_token").step(Step::InFront(2)),
+        WeightMapping::tensor(image("embeddings.position_embedding.weight"), "vit.position"),
+        WeightMapping::linear(image("embeddings.patch_embedding"), "vit.patches.projection")
             .step(Step::Merged { first: 1, lens }),
         // The misspelling is theirs.
-        Row::norm(image("pre_layrnorm"), "vit.transformer.embedding_norm"),
-        Row::norm(image("post_layernorm"), "vit.transformer.norm"),
-        Row::table("text_model.embeddings.token_embedding", "text.embedding"),
-        Row::table("text_model.embeddings.position_embedding", "text.transformer.position"),
-        Row::norm("text_model.final_layer_norm", "text.transformer.norm"),
-        Row::linear("visual_projection", "image_projection"),
-        Row::linear("text_projection", "text_projection"),
-        Row::tensor("logit_scale", "log_scale").step(Step::InFront(1)),
+        WeightMapping::norm(image("pre_layrnorm"), "vit.transformer.embedding_norm"),
+        WeightMapping::norm(image("post_layernorm"), "vit.transformer.norm"),
+        WeightMapping::table("text_model.embeddings.token_embedding", "text.embedding"),
+        WeightMapping::table("text_model.embeddings.position_embedding", "text.transformer.position"),
+        WeightMapping::norm("text_model.final_layer_norm", "text.transformer.norm"),
+        WeightMapping::linear("visual_projection", "image_projection"),
+        WeightMapping::linear("text_projection", "text_projection"),
+        WeightMapping::tensor("logit_scale", "log_scale").step(Step::InFront(1)),
     ];
     rows.extend(layer_rows("vision_model", "vit"));
     rows.extend(layer_rows("text_model", "text"));
@@ -121,18 +121,20 @@ fn table(vit: &VisionTransformerConfig) -> Table {
     Table { rows, prefix: "", ignored }
 }
 
-fn layer_rows(theirs: &str, ours: &str) -> Vec<Row> {
+fn layer_rows(theirs: &str, ours: &str) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("{theirs}.encoder.layers.{{}}.{name}");
     let ours = |name: &str| format!("{ours}.transformer.blocks.{{}}.{name}");
     let mut rows = vec![
-        Row::norm(theirs("layer_norm1"), ours("attention_norm")),
-        Row::norm(theirs("layer_norm2"), ours("feed_forward_norm")),
-        Row::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
-        Row::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
+        WeightMapping::norm(theirs("layer_norm1"), ours("attention_norm")),
+        WeightMapping::norm(theirs("layer_norm2"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
     ];
     rows.extend(
         [("q", "projection.query"), ("k", "projection.key"), ("v", "projection.value"), ("out", "output")].map(
-            |(name, part)| Row::linear(theirs(&format!("self_attn.{name}_proj")), ours(&format!("attention.{part}"))),
+            |(name, part)| {
+                WeightMapping::linear(theirs(&format!("self_attn.{name}_proj")), ours(&format!("attention.{part}")))
+            },
         ),
     );
     rows

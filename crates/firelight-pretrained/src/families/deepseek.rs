@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::{llama, qwen, rope};
 use crate::export::{decoder_keys, dense_layers, extended};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure};
+use crate::{Description, Keys, Structure, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "deepseek_v3", class: Class::Begins("DeepseekV3"), describe, keys };
 
@@ -104,21 +104,24 @@ fn expert_keys(stack: &TransformerConfig) -> Option<Value> {
 }
 
 /// `has_latent` says whether queries come out of a latent, too.
-fn rows(has_latent: bool) -> Vec<Row> {
+fn rows(has_latent: bool) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("model.layers.{{}}.{name}");
     let ours = |name: &str| format!("transformer.blocks.{{}}.{name}");
     let query = if has_latent { "q_b_proj" } else { "q_proj" };
     let shared = |name: &str| {
-        Row::linear(theirs(&format!("mlp.shared_experts.{name}_proj")), ours(&format!("feed_forward.shared.{name}")))
+        WeightMapping::linear(
+            theirs(&format!("mlp.shared_experts.{name}_proj")),
+            ours(&format!("feed_forward.shared.{name}")),
+        )
     };
     vec![
-        Row::linear(theirs("self_attn.q_a_proj"), ours("attention.query_down")),
-        Row::norm(theirs("self_attn.q_a_layernorm"), ours("attention.query_norm")),
-        Row::linear(theirs(&format!("self_attn.{query}")), ours("attention.query")),
-        Row::linear(theirs("self_attn.kv_a_proj_with_mqa"), ours("attention.down")),
-        Row::norm(theirs("self_attn.kv_a_layernorm"), ours("attention.latent_norm")),
-        Row::linear(theirs("self_attn.kv_b_proj"), ours("attention.up")),
-        Row::tensor(theirs("mlp.gate.e_score_correction_bias"), ours("feed_forward.correction")),
+        WeightMapping::linear(theirs("self_attn.q_a_proj"), ours("attention.query_down")),
+        WeightMapping::norm(theirs("self_attn.q_a_layernorm"), ours("attention.query_norm")),
+        WeightMapping::linear(theirs(&format!("self_attn.{query}")), ours("attention.query")),
+        WeightMapping::linear(theirs("self_attn.kv_a_proj_with_mqa"), ours("attention.down")),
+        WeightMapping::norm(theirs("self_attn.kv_a_layernorm"), ours("attention.latent_norm")),
+        WeightMapping::linear(theirs("self_attn.kv_b_proj"), ours("attention.up")),
+        WeightMapping::tensor(theirs("mlp.gate.e_score_correction_bias"), ours("feed_forward.correction")),
         shared("gate"),
         shared("up"),
         shared("down"),

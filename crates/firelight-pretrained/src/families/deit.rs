@@ -8,7 +8,7 @@ use firelight_storage::InputError;
 use super::image::{self, vit_rows};
 use crate::export::image_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row, Table};
+use crate::{Description, Keys, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "deit", class: Class::Begins("DeiT"), describe, keys: image_keys };
 
@@ -18,8 +18,8 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let (d_ff, epsilon) = (keys.or("intermediate_size", 3072)?, keys.or("layer_norm_eps", 1e-12)?);
     let vit = image::vit(keys, pooling, d_ff, epsilon)?;
     let heads = vec![
-        Row::linear(if taught { "cls_classifier" } else { "classifier" }, "vit.head"),
-        Row::linear("distillation_classifier", "vit.distillation.head"),
+        WeightMapping::linear(if taught { "cls_classifier" } else { "classifier" }, "vit.head"),
+        WeightMapping::linear("distillation_classifier", "vit.distillation.head"),
     ];
     let rows = [vit_rows("deit", &vit), heads].concat();
     let ignored = vec!["deit.embeddings.mask_token", "deit.pooler.dense.*"];

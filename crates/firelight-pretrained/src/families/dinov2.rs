@@ -9,7 +9,7 @@ use serde_json::json;
 use super::image::{self, attention_rows, embedding_rows};
 use crate::export::{extended, image_keys, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "dinov2", class: Class::Begins("Dinov2"), describe, keys };
 
@@ -24,14 +24,14 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let theirs = |name: &str| format!("dinov2.encoder.layer.{{}}.{name}");
     let ours = |name: &str| format!("vit.transformer.blocks.{{}}.{name}");
     let rest = vec![
-        Row::norm(theirs("norm1"), ours("attention_norm")),
-        Row::tensor(theirs("layer_scale1.lambda1"), ours("attention_scale.gamma")),
-        Row::norm(theirs("norm2"), ours("feed_forward_norm")),
-        Row::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
-        Row::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
-        Row::tensor(theirs("layer_scale2.lambda1"), ours("feed_forward_scale.gamma")),
-        Row::norm("dinov2.layernorm", "vit.transformer.norm"),
-        Row::linear("classifier", "vit.head"),
+        WeightMapping::norm(theirs("norm1"), ours("attention_norm")),
+        WeightMapping::tensor(theirs("layer_scale1.lambda1"), ours("attention_scale.gamma")),
+        WeightMapping::norm(theirs("norm2"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
+        WeightMapping::tensor(theirs("layer_scale2.lambda1"), ours("feed_forward_scale.gamma")),
+        WeightMapping::norm("dinov2.layernorm", "vit.transformer.norm"),
+        WeightMapping::linear("classifier", "vit.head"),
     ];
     let rows = [embedding_rows("dinov2", &vit), attention_rows("dinov2"), rest].concat();
     let ignored = vec!["dinov2.embeddings.mask_token"];

@@ -11,7 +11,7 @@ use super::activation;
 use super::encoder::{self, Heads, embedding_rows, head_activation, masked_rows, sequence_rows};
 use crate::export::{encoder_keys, extended, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "distilbert", class: Class::Begins("DistilBert"), describe, keys };
 
@@ -57,18 +57,18 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     Some(extended(shared, own))
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("distilbert.transformer.layer.{{}}.{name}");
     let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
     let layer = vec![
-        Row::linear(theirs("attention.q_lin"), ours("attention.projection.query")),
-        Row::linear(theirs("attention.k_lin"), ours("attention.projection.key")),
-        Row::linear(theirs("attention.v_lin"), ours("attention.projection.value")),
-        Row::linear(theirs("attention.out_lin"), ours("attention.output")),
-        Row::norm(theirs("sa_layer_norm"), ours("attention_norm")),
-        Row::linear(theirs("ffn.lin1"), ours("feed_forward.up")),
-        Row::linear(theirs("ffn.lin2"), ours("feed_forward.down")),
-        Row::norm(theirs("output_layer_norm"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("attention.q_lin"), ours("attention.projection.query")),
+        WeightMapping::linear(theirs("attention.k_lin"), ours("attention.projection.key")),
+        WeightMapping::linear(theirs("attention.v_lin"), ours("attention.projection.value")),
+        WeightMapping::linear(theirs("attention.out_lin"), ours("attention.output")),
+        WeightMapping::norm(theirs("sa_layer_norm"), ours("attention_norm")),
+        WeightMapping::linear(theirs("ffn.lin1"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("ffn.lin2"), ours("feed_forward.down")),
+        WeightMapping::norm(theirs("output_layer_norm"), ours("feed_forward_norm")),
     ];
     [embedding_rows("distilbert"), layer].concat()
 }

@@ -9,7 +9,7 @@ use firelight_storage::InputError;
 use super::encoder::{self, Heads, bert, bert_rows, head_activation, head_dropout, masked_rows, sequence_rows};
 use crate::export::encoder_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family =
     Family { name: "electra", class: Class::Begins("Electra"), describe, keys: encoder_keys };
@@ -25,7 +25,7 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         bias: true,
         placement: ProjectionPlacement::AfterNorm,
     });
-    let project = Row::linear("electra.embeddings_project", "encoder.transformer.embedding_projection");
+    let project = WeightMapping::linear("electra.embeddings_project", "encoder.transformer.embedding_projection");
     let (dense, norm) = ("generator_predictions.dense", "generator_predictions.LayerNorm");
     let masked = masked_rows(dense, norm, &["generator_lm_head.bias"], "generator_lm_head");
     let dense = PoolerConfig { pooling: PoolingConfig::Class, dense: Some(HeadActivation::Gelu) };
@@ -55,9 +55,9 @@ fn with_discriminator(keys: &Keys<'_>, mut description: Description) -> Result<D
     Ok(description)
 }
 
-fn discriminator_rows() -> Vec<Row> {
+fn discriminator_rows() -> Vec<WeightMapping> {
     vec![
-        Row::linear("discriminator_predictions.dense", "discriminator.dense"),
-        Row::linear("discriminator_predictions.dense_prediction", "discriminator.output"),
+        WeightMapping::linear("discriminator_predictions.dense", "discriminator.dense"),
+        WeightMapping::linear("discriminator_predictions.dense_prediction", "discriminator.output"),
     ]
 }

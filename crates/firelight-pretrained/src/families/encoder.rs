@@ -10,7 +10,7 @@ use firelight_storage::InputError;
 use serde_json::json;
 
 use super::activation;
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 /// How a family calls and computes what stands behind its encoder.
 pub(super) struct Heads {
@@ -19,13 +19,13 @@ pub(super) struct Heads {
     /// The pooler of the model alone, where it has one, and its name.
     pub(super) pooler: Option<&'static str>,
     /// The activation of the dense layer before masked tokens, which need not be known where that head is not read, and its rows.
-    pub(super) masked: (Result<HeadActivation, InputError>, Vec<Row>),
+    pub(super) masked: (Result<HeadActivation, InputError>, Vec<WeightMapping>),
     /// What makes the vector of a text for a classifier, and the rows of that head.
-    pub(super) sequence: (PoolerConfig, Vec<Row>),
+    pub(super) sequence: (PoolerConfig, Vec<WeightMapping>),
     /// The last layer of the heads for tokens and for answers.
     pub(super) outputs: [&'static str; 2],
     /// Layers before the last one of every head, and their rows.
-    pub(super) transform: Option<(HeadTransformConfig, Vec<Row>)>,
+    pub(super) transform: Option<(HeadTransformConfig, Vec<WeightMapping>)>,
     /// The dropout of heads.
     pub(super) dropout: f64,
 }
@@ -45,7 +45,7 @@ pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads
     let (transform, rows) = transform.map_or((None, Vec::new()), |(config, rows)| (Some(config), rows));
     let structure = match name.split_once("For").map(|(_, head)| head) {
         None => {
-            table.rows.extend(pooler.map(|theirs| Row::linear(theirs, "pooler.dense")));
+            table.rows.extend(pooler.map(|theirs| WeightMapping::linear(theirs, "pooler.dense")));
             Structure::Encoder(SentenceEncoderConfig::new(encoder).with_pooler(pooler.map(|_| PoolerConfig::bert())))
         }
         Some("MaskedLM" | "PreTraining") => {
@@ -63,14 +63,14 @@ pub(super) fn describe(keys: &Keys<'_>, encoder: TextEncoderConfig, heads: Heads
             Structure::Sequence(config.with_problem_type(problem_type(keys)?))
         }
         Some("TokenClassification") => {
-            table.rows.push(Row::linear(outputs[0], "head.output"));
+            table.rows.push(WeightMapping::linear(outputs[0], "head.output"));
             table.rows.extend(rows);
             let mut config = TokenClassifierConfig::new(encoder, keys.labels()?);
             config.head = TokenHeadConfig { dropout, transform };
             Structure::Token(config)
         }
         Some("QuestionAnswering") => {
-            table.rows.push(Row::linear(outputs[1], "head.output"));
+            table.rows.push(WeightMapping::linear(outputs[1], "head.output"));
             table.rows.extend(rows);
             Structure::Span(SpanReaderConfig { head: SpanHeadConfig { transform }, ..SpanReaderConfig::new(encoder) })
         }
@@ -120,31 +120,31 @@ pub(super) fn bert(keys: &Keys<'_>) -> Result<TextEncoderConfig, InputError> {
 }
 
 /// The rows of BERT's stack behind a prefix such as `bert`.
-pub(super) fn bert_rows(prefix: &str) -> Vec<Row> {
+pub(super) fn bert_rows(prefix: &str) -> Vec<WeightMapping> {
     let layer = |name: &str| format!("{prefix}.encoder.layer.{{}}.{name}");
     let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
     let mut rows = embedding_rows(prefix);
     rows.extend(["query", "key", "value"].map(|name| {
-        Row::linear(layer(&format!("attention.self.{name}")), ours(&format!("attention.projection.{name}")))
+        WeightMapping::linear(layer(&format!("attention.self.{name}")), ours(&format!("attention.projection.{name}")))
     }));
     rows.extend([
-        Row::linear(layer("attention.output.dense"), ours("attention.output")),
-        Row::norm(layer("attention.output.LayerNorm"), ours("attention_norm")),
-        Row::linear(layer("intermediate.dense"), ours("feed_forward.up")),
-        Row::linear(layer("output.dense"), ours("feed_forward.down")),
-        Row::norm(layer("output.LayerNorm"), ours("feed_forward_norm")),
+        WeightMapping::linear(layer("attention.output.dense"), ours("attention.output")),
+        WeightMapping::norm(layer("attention.output.LayerNorm"), ours("attention_norm")),
+        WeightMapping::linear(layer("intermediate.dense"), ours("feed_forward.up")),
+        WeightMapping::linear(layer("output.dense"), ours("feed_forward.down")),
+        WeightMapping::norm(layer("output.LayerNorm"), ours("feed_forward_norm")),
     ]);
     rows
 }
 
 /// The rows of the embeddings that BERT and its relatives have.
-pub(super) fn embedding_rows(prefix: &str) -> Vec<Row> {
+pub(super) fn embedding_rows(prefix: &str) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("{prefix}.embeddings.{name}");
     vec![
-        Row::table(theirs("word_embeddings"), "encoder.embedding"),
-        Row::table(theirs("position_embeddings"), "encoder.transformer.position"),
-        Row::table(theirs("token_type_embeddings"), "encoder.segment_embedding"),
-        Row::norm(theirs("LayerNorm"), "encoder.transformer.embedding_norm"),
+        WeightMapping::table(theirs("word_embeddings"), "encoder.embedding"),
+        WeightMapping::table(theirs("position_embeddings"), "encoder.transformer.position"),
+        WeightMapping::table(theirs("token_type_embeddings"), "encoder.segment_embedding"),
+        WeightMapping::norm(theirs("LayerNorm"), "encoder.transformer.embedding_norm"),
     ]
 }
 
@@ -154,18 +154,18 @@ pub(super) fn masked_rows(
     norm: &'static str,
     biases: &[&'static str],
     matrix: &'static str,
-) -> Vec<Row> {
-    let ends = biases.iter().map(|bias| Row::tensor(*bias, "head.decoder.bias"));
-    [Row::linear(dense, "head.dense"), Row::norm(norm, "head.norm")]
+) -> Vec<WeightMapping> {
+    let ends = biases.iter().map(|bias| WeightMapping::tensor(*bias, "head.decoder.bias"));
+    [WeightMapping::linear(dense, "head.dense"), WeightMapping::norm(norm, "head.norm")]
         .into_iter()
         .chain(ends)
-        .chain([Row::linear(matrix, "head.decoder")])
+        .chain([WeightMapping::linear(matrix, "head.decoder")])
         .collect()
 }
 
 /// The rows of a classifier of texts with a dense layer.
-pub(super) fn sequence_rows(dense: &'static str, output: &'static str) -> Vec<Row> {
-    vec![Row::linear(dense, "head.pooler.dense"), Row::linear(output, "head.output")]
+pub(super) fn sequence_rows(dense: &'static str, output: &'static str) -> Vec<WeightMapping> {
+    vec![WeightMapping::linear(dense, "head.pooler.dense"), WeightMapping::linear(output, "head.output")]
 }
 
 /// The dropout of BERT's heads.

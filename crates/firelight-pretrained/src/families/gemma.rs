@@ -14,7 +14,7 @@ use super::layer_types::{Kind, kinds, patterns};
 use super::{activation, llama, rope};
 use crate::export::{decoder_keys, extended, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const GEMMA: Family =
     Family { name: "gemma", class: Class::Begins("Gemma"), describe: describe_1, keys: keys_1 };
@@ -54,7 +54,7 @@ fn slides(keys: &Keys<'_>, usual: usize) -> Result<impl Fn(usize) -> bool, Input
     Ok(move |layer: usize| interval == 0 || !(layer + 1).is_multiple_of(interval))
 }
 
-fn description(keys: &Keys<'_>, stack: TransformerConfig, rows: Vec<Row>) -> Result<Description, InputError> {
+fn description(keys: &Keys<'_>, stack: TransformerConfig, rows: Vec<WeightMapping>) -> Result<Description, InputError> {
     let head = HeadOptions::default().with_soft_cap(keys.get("final_logit_softcapping")?);
     let model = llama::language(keys, stack, true)?.with_head(head);
     let structure = Structure::Language(model.with_scale_embedding(EmbeddingScale::SqrtWidth));
@@ -115,9 +115,12 @@ fn scalar(scale: f64) -> Value {
     if scalar.fract() == 0.0 { json!(scalar as u64) } else { json!(scalar) }
 }
 
-fn sandwich_rows() -> Vec<Row> {
+fn sandwich_rows() -> Vec<WeightMapping> {
     let norm = |theirs: &str, ours: &str| {
-        Row::norm(format!("model.layers.{{}}.{theirs}_layernorm"), format!("transformer.blocks.{{}}.{ours}_norm"))
+        WeightMapping::norm(
+            format!("model.layers.{{}}.{theirs}_layernorm"),
+            format!("transformer.blocks.{{}}.{ours}_norm"),
+        )
     };
     let rows = vec![
         norm("post_attention", "attention_output"),

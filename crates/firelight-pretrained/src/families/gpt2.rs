@@ -10,7 +10,7 @@ use serde_json::json;
 use super::activation;
 use crate::export::{extended, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "gpt2", class: Class::Is("GPT2LMHeadModel"), describe, keys };
 
@@ -62,22 +62,22 @@ fn table() -> Table {
     // Models that were trained here have three matrices.
     let part = |name: &str, index| {
         let ours = format!("transformer.blocks.{{}}.attention.projection.{name}");
-        Row::conv1d("transformer.h.{}.attn.c_attn", ours).step(Step::Last { index, of: 3 })
+        WeightMapping::conv1d("transformer.h.{}.attn.c_attn", ours).step(Step::Last { index, of: 3 })
     };
     let rows = vec![
         part("query", 0),
         part("key", 1),
         part("value", 2),
-        Row::table("transformer.wte", "embedding"),
-        Row::table("transformer.wpe", "transformer.position"),
-        Row::norm("transformer.h.{}.ln_1", "transformer.blocks.{}.attention_norm"),
-        Row::conv1d("transformer.h.{}.attn.c_attn", "transformer.blocks.{}.attention.projection.qkv"),
-        Row::conv1d("transformer.h.{}.attn.c_proj", "transformer.blocks.{}.attention.output"),
-        Row::norm("transformer.h.{}.ln_2", "transformer.blocks.{}.feed_forward_norm"),
-        Row::conv1d("transformer.h.{}.mlp.c_fc", "transformer.blocks.{}.feed_forward.up"),
-        Row::conv1d("transformer.h.{}.mlp.c_proj", "transformer.blocks.{}.feed_forward.down"),
-        Row::norm("transformer.ln_f", "transformer.norm"),
-        Row::linear("lm_head", "head"),
+        WeightMapping::table("transformer.wte", "embedding"),
+        WeightMapping::table("transformer.wpe", "transformer.position"),
+        WeightMapping::norm("transformer.h.{}.ln_1", "transformer.blocks.{}.attention_norm"),
+        WeightMapping::conv1d("transformer.h.{}.attn.c_attn", "transformer.blocks.{}.attention.projection.qkv"),
+        WeightMapping::conv1d("transformer.h.{}.attn.c_proj", "transformer.blocks.{}.attention.output"),
+        WeightMapping::norm("transformer.h.{}.ln_2", "transformer.blocks.{}.feed_forward_norm"),
+        WeightMapping::conv1d("transformer.h.{}.mlp.c_fc", "transformer.blocks.{}.feed_forward.up"),
+        WeightMapping::conv1d("transformer.h.{}.mlp.c_proj", "transformer.blocks.{}.feed_forward.down"),
+        WeightMapping::norm("transformer.ln_f", "transformer.norm"),
+        WeightMapping::linear("lm_head", "head"),
     ];
     // Masks that are computed, and a head that repeats the embedding.
     let ignored = vec!["transformer.h.{}.attn.bias", "transformer.h.{}.attn.masked_bias", "lm_head.weight"];

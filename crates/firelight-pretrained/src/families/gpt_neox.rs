@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{activation, llama, rope};
 use crate::export::{decoder_keys, extended, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "gpt_neox", class: Class::Begins("GPTNeoX"), describe, keys };
 
@@ -52,15 +52,15 @@ fn table(n_heads: usize) -> Table {
     let heads = Step::Regrouped { lens: vec![n_heads, 3, 0], order: vec![1, 0, 2] };
     let theirs = |name: &str| format!("gpt_neox.layers.{{}}.{name}");
     let rows = vec![
-        Row::table("gpt_neox.embed_in", "embedding"),
-        Row::norm(theirs("input_layernorm"), ours("attention_norm")),
-        Row::norm(theirs("post_attention_layernorm"), ours("feed_forward_norm")),
-        Row::linear(theirs("attention.query_key_value"), ours("attention.projection.qkv")).step(heads),
-        Row::linear(theirs("attention.dense"), ours("attention.output")),
-        Row::linear(theirs("mlp.dense_h_to_4h"), ours("feed_forward.up")),
-        Row::linear(theirs("mlp.dense_4h_to_h"), ours("feed_forward.down")),
-        Row::norm("gpt_neox.final_layer_norm", "transformer.norm"),
-        Row::linear("embed_out", "head"),
+        WeightMapping::table("gpt_neox.embed_in", "embedding"),
+        WeightMapping::norm(theirs("input_layernorm"), ours("attention_norm")),
+        WeightMapping::norm(theirs("post_attention_layernorm"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("attention.query_key_value"), ours("attention.projection.qkv")).step(heads),
+        WeightMapping::linear(theirs("attention.dense"), ours("attention.output")),
+        WeightMapping::linear(theirs("mlp.dense_h_to_4h"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("mlp.dense_4h_to_h"), ours("feed_forward.down")),
+        WeightMapping::norm("gpt_neox.final_layer_norm", "transformer.norm"),
+        WeightMapping::linear("embed_out", "head"),
     ];
     let ignored = vec![
         "gpt_neox.layers.{}.attention.bias",

@@ -11,7 +11,7 @@ use super::layer_types::{kinds, patterns};
 use super::llama;
 use crate::export::{decoder_keys, extended};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure};
+use crate::{Description, Keys, Step, Structure, WeightMapping};
 
 /// Inputs of the gated units are cut off there.
 const LIMIT: f64 = 7.0;
@@ -40,16 +40,16 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     Some(extended(decoder_keys(structure)?, json!({"swiglu_limit": LIMIT})))
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let (theirs, ours) = ("model.layers.{}.mlp", "transformer.blocks.{}.feed_forward");
     let part = |tensor: &str, part: &str, parameter: &str| {
         let ours = format!("{ours}.experts.{{}}.{part}.{parameter}");
-        Row::tensor(format!("{theirs}.experts.{tensor}"), ours).step(Step::Item)
+        WeightMapping::tensor(format!("{theirs}.experts.{tensor}"), ours).step(Step::Item)
     };
     let every = |axis, start| Step::Every { axis, start, step: 2 };
     vec![
-        Row::tensor("model.layers.{}.self_attn.sinks", "transformer.blocks.{}.attention.sinks"),
-        Row::linear(format!("{theirs}.router"), format!("{ours}.router")),
+        WeightMapping::tensor("model.layers.{}.self_attn.sinks", "transformer.blocks.{}.attention.sinks"),
+        WeightMapping::linear(format!("{theirs}.router"), format!("{ours}.router")),
         part("gate_up_proj", "gate", "weight").step(every(1, 0)),
         part("gate_up_proj", "up", "weight").step(every(1, 1)),
         part("gate_up_proj_bias", "gate", "bias").step(every(0, 0)),

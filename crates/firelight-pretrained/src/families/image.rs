@@ -6,7 +6,7 @@ use firelight_storage::InputError;
 use firelight_vision::{ImageEncoderConfig, VisionConfig};
 
 use super::activation;
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 /// A vision transformer, with a head for the classes of `id2label` where it has some.
 pub(super) fn describe(
@@ -52,37 +52,38 @@ pub(super) fn vit(
 }
 
 /// The rows of tokens, places and patches.
-pub(super) fn embedding_rows(prefix: &str, vit: &VisionTransformerConfig) -> Vec<Row> {
+pub(super) fn embedding_rows(prefix: &str, vit: &VisionTransformerConfig) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("{prefix}.embeddings.{name}");
     let lens = vec![vit.channels, vit.patch_size, vit.patch_size];
     vec![
-        Row::tensor(theirs("cls_token"), "vit.class_token"),
-        Row::tensor(theirs("distillation_token"), "vit.distillation.token"),
-        Row::tensor(theirs("position_embeddings"), "vit.position").step(Step::Alone),
-        Row::linear(theirs("patch_embeddings.projection"), "vit.patches.projection")
+        WeightMapping::tensor(theirs("cls_token"), "vit.class_token"),
+        WeightMapping::tensor(theirs("distillation_token"), "vit.distillation.token"),
+        WeightMapping::tensor(theirs("position_embeddings"), "vit.position").step(Step::Alone),
+        WeightMapping::linear(theirs("patch_embeddings.projection"), "vit.patches.projection")
             .step(Step::Merged { first: 1, lens }),
     ]
 }
 
 /// The rows of queries, keys, values and what joins them.
-pub(super) fn attention_rows(prefix: &str) -> Vec<Row> {
+pub(super) fn attention_rows(prefix: &str) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("{prefix}.encoder.layer.{{}}.attention.{name}");
     let ours = |name: &str| format!("vit.transformer.blocks.{{}}.attention.{name}");
-    let part = |name: &str| Row::linear(theirs(&format!("attention.{name}")), ours(&format!("projection.{name}")));
-    vec![part("query"), part("key"), part("value"), Row::linear(theirs("output.dense"), ours("output"))]
+    let part =
+        |name: &str| WeightMapping::linear(theirs(&format!("attention.{name}")), ours(&format!("projection.{name}")));
+    vec![part("query"), part("key"), part("value"), WeightMapping::linear(theirs("output.dense"), ours("output"))]
 }
 
 /// The rows of ViT, also of DeiT, behind a prefix.
-pub(super) fn vit_rows(prefix: &str, vit: &VisionTransformerConfig) -> Vec<Row> {
+pub(super) fn vit_rows(prefix: &str, vit: &VisionTransformerConfig) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("{prefix}.encoder.layer.{{}}.{name}");
     let ours = |name: &str| format!("vit.transformer.blocks.{{}}.{name}");
     let rest = vec![
-        Row::norm(theirs("layernorm_before"), ours("attention_norm")),
-        Row::norm(theirs("layernorm_after"), ours("feed_forward_norm")),
-        Row::linear(theirs("intermediate.dense"), ours("feed_forward.up")),
-        Row::linear(theirs("output.dense"), ours("feed_forward.down")),
-        Row::norm(format!("{prefix}.layernorm"), "vit.transformer.norm"),
-        Row::linear(format!("{prefix}.pooler.dense"), "pooler"),
+        WeightMapping::norm(theirs("layernorm_before"), ours("attention_norm")),
+        WeightMapping::norm(theirs("layernorm_after"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("intermediate.dense"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("output.dense"), ours("feed_forward.down")),
+        WeightMapping::norm(format!("{prefix}.layernorm"), "vit.transformer.norm"),
+        WeightMapping::linear(format!("{prefix}.pooler.dense"), "pooler"),
     ];
     [embedding_rows(prefix, vit), attention_rows(prefix), rest].concat()
 }

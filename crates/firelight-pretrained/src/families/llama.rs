@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{activation, rope};
 use crate::export::decoder_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "llama", class: Class::Begins("Llama"), describe, keys: decoder_keys };
 
@@ -25,7 +25,7 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
 pub(super) fn description(
     keys: &Keys<'_>,
     stack: TransformerConfig,
-    rows: Vec<Row>,
+    rows: Vec<WeightMapping>,
 ) -> Result<Description, InputError> {
     Ok(Description { structure: model(keys, stack)?, table: Table { rows, ..table() } })
 }
@@ -73,21 +73,21 @@ pub(super) fn table() -> Table {
     Table { rows: Vec::new(), prefix: "model.", ignored }
 }
 
-pub(super) fn rows() -> Vec<Row> {
+pub(super) fn rows() -> Vec<WeightMapping> {
     vec![
-        Row::table("model.embed_tokens", "embedding"),
-        Row::norm("model.layers.{}.input_layernorm", "transformer.blocks.{}.attention_norm"),
-        Row::linear("model.layers.{}.self_attn.q_proj", "transformer.blocks.{}.attention.projection.query"),
-        Row::linear("model.layers.{}.self_attn.k_proj", "transformer.blocks.{}.attention.projection.key"),
-        Row::linear("model.layers.{}.self_attn.v_proj", "transformer.blocks.{}.attention.projection.value"),
-        Row::linear("model.layers.{}.self_attn.o_proj", "transformer.blocks.{}.attention.output"),
-        Row::norm("model.layers.{}.self_attn.q_norm", "transformer.blocks.{}.attention.query_norm"),
-        Row::norm("model.layers.{}.self_attn.k_norm", "transformer.blocks.{}.attention.key_norm"),
-        Row::norm("model.layers.{}.post_attention_layernorm", "transformer.blocks.{}.feed_forward_norm"),
-        Row::linear("model.layers.{}.mlp.gate_proj", "transformer.blocks.{}.feed_forward.gate"),
-        Row::linear("model.layers.{}.mlp.up_proj", "transformer.blocks.{}.feed_forward.up"),
-        Row::linear("model.layers.{}.mlp.down_proj", "transformer.blocks.{}.feed_forward.down"),
-        Row::norm("model.norm", "transformer.norm"),
-        Row::linear("lm_head", "head"),
+        WeightMapping::table("model.embed_tokens", "embedding"),
+        WeightMapping::norm("model.layers.{}.input_layernorm", "transformer.blocks.{}.attention_norm"),
+        WeightMapping::linear("model.layers.{}.self_attn.q_proj", "transformer.blocks.{}.attention.projection.query"),
+        WeightMapping::linear("model.layers.{}.self_attn.k_proj", "transformer.blocks.{}.attention.projection.key"),
+        WeightMapping::linear("model.layers.{}.self_attn.v_proj", "transformer.blocks.{}.attention.projection.value"),
+        WeightMapping::linear("model.layers.{}.self_attn.o_proj", "transformer.blocks.{}.attention.output"),
+        WeightMapping::norm("model.layers.{}.self_attn.q_norm", "transformer.blocks.{}.attention.query_norm"),
+        WeightMapping::norm("model.layers.{}.self_attn.k_norm", "transformer.blocks.{}.attention.key_norm"),
+        WeightMapping::norm("model.layers.{}.post_attention_layernorm", "transformer.blocks.{}.feed_forward_norm"),
+        WeightMapping::linear("model.layers.{}.mlp.gate_proj", "transformer.blocks.{}.feed_forward.gate"),
+        WeightMapping::linear("model.layers.{}.mlp.up_proj", "transformer.blocks.{}.feed_forward.up"),
+        WeightMapping::linear("model.layers.{}.mlp.down_proj", "transformer.blocks.{}.feed_forward.down"),
+        WeightMapping::norm("model.norm", "transformer.norm"),
+        WeightMapping::linear("lm_head", "head"),
     ]
 }

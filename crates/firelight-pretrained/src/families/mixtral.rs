@@ -8,7 +8,7 @@ use firelight_storage::InputError;
 use super::{llama, mistral};
 use crate::export::decoder_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row};
+use crate::{Description, Keys, WeightMapping};
 
 pub(crate) const FAMILY: Family =
     Family { name: "mixtral", class: Class::Begins("Mixtral"), describe, keys: decoder_keys };
@@ -20,11 +20,11 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     llama::description(keys, mistral::windowed(keys)?.with_experts(experts), [rows(), llama::rows()].concat())
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let (theirs, ours) = ("model.layers.{}.block_sparse_moe", "transformer.blocks.{}.feed_forward");
     let part = |name: &str, part: &str| {
-        Row::linear(format!("{theirs}.experts.{{}}.{name}"), format!("{ours}.experts.{{}}.{part}"))
+        WeightMapping::linear(format!("{theirs}.experts.{{}}.{name}"), format!("{ours}.experts.{{}}.{part}"))
     };
-    let router = Row::linear(format!("{theirs}.gate"), format!("{ours}.router"));
+    let router = WeightMapping::linear(format!("{theirs}.gate"), format!("{ours}.router"));
     vec![router, part("w1", "gate"), part("w3", "up"), part("w2", "down")]
 }

@@ -14,12 +14,15 @@ use super::layer_types::{Kind, kinds};
 use super::{activation, rope};
 use crate::export::{encoder_keys, extended, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "modernbert", class: Class::Begins("ModernBert"), describe, keys };
 
 fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
-    let rows = vec![Row::linear("head.dense", "head.transform.dense"), Row::norm("head.norm", "head.transform.norm")];
+    let rows = vec![
+        WeightMapping::linear("head.dense", "head.transform.dense"),
+        WeightMapping::norm("head.norm", "head.transform.norm"),
+    ];
     let bias = keys.or("classifier_bias", false)?;
     let transform =
         HeadTransformConfig { activation: head_activation(keys, "classifier_activation")?, bias, norm: norm(keys)? };
@@ -28,7 +31,7 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
         table: Table { rows: self::rows(), prefix: "model.", ignored: vec!["decoder.weight"] },
         pooler: None,
         masked: (Ok(transform.activation), masked),
-        sequence: (PoolerConfig::plain(pooling(keys)?), vec![Row::linear("classifier", "head.output")]),
+        sequence: (PoolerConfig::plain(pooling(keys)?), vec![WeightMapping::linear("classifier", "head.output")]),
         outputs: ["classifier"; 2],
         transform: Some((transform, rows)),
         dropout: keys.or("classifier_dropout", 0.0)?,
@@ -158,22 +161,26 @@ fn head_keys(structure: &Structure) -> Value {
     keys
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("model.layers.{{}}.{name}");
     let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
     let half = |name: &str, index| {
-        Row::linear(theirs("mlp.Wi"), ours(&format!("feed_forward.{name}"))).step(Step::Part { axis: 0, index, of: 2 })
+        WeightMapping::linear(theirs("mlp.Wi"), ours(&format!("feed_forward.{name}"))).step(Step::Part {
+            axis: 0,
+            index,
+            of: 2,
+        })
     };
     vec![
-        Row::table("model.embeddings.tok_embeddings", "encoder.embedding"),
-        Row::norm("model.embeddings.norm", "encoder.transformer.embedding_norm"),
-        Row::norm(theirs("attn_norm"), ours("attention_norm")),
-        Row::linear(theirs("attn.Wqkv"), ours("attention.projection.qkv")),
-        Row::linear(theirs("attn.Wo"), ours("attention.output")),
-        Row::norm(theirs("mlp_norm"), ours("feed_forward_norm")),
+        WeightMapping::table("model.embeddings.tok_embeddings", "encoder.embedding"),
+        WeightMapping::norm("model.embeddings.norm", "encoder.transformer.embedding_norm"),
+        WeightMapping::norm(theirs("attn_norm"), ours("attention_norm")),
+        WeightMapping::linear(theirs("attn.Wqkv"), ours("attention.projection.qkv")),
+        WeightMapping::linear(theirs("attn.Wo"), ours("attention.output")),
+        WeightMapping::norm(theirs("mlp_norm"), ours("feed_forward_norm")),
         half("gate", 0),
         half("up", 1),
-        Row::linear(theirs("mlp.Wo"), ours("feed_forward.down")),
-        Row::norm("model.final_norm", "encoder.transformer.norm"),
+        WeightMapping::linear(theirs("mlp.Wo"), ours("feed_forward.down")),
+        WeightMapping::norm("model.final_norm", "encoder.transformer.norm"),
     ]
 }

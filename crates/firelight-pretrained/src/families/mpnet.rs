@@ -11,7 +11,7 @@ use super::encoder::{self, Heads, bert, embedding_rows, sequence_rows};
 use super::roberta::{self, PADDING};
 use crate::export::extended;
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "mpnet", class: Class::Begins("MPNet"), describe, keys };
 
@@ -45,19 +45,19 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     Some(extended(shared, json!({"relative_attention_num_buckets": n_buckets})))
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("mpnet.encoder.layer.{{}}.{name}");
     let ours = |name: &str| format!("encoder.transformer.blocks.{{}}.{name}");
     let layer = vec![
-        Row::table("mpnet.encoder.relative_attention_bias", "encoder.transformer.layer_positions.0"),
-        Row::linear(theirs("attention.attn.q"), ours("attention.projection.query")),
-        Row::linear(theirs("attention.attn.k"), ours("attention.projection.key")),
-        Row::linear(theirs("attention.attn.v"), ours("attention.projection.value")),
-        Row::linear(theirs("attention.attn.o"), ours("attention.output")),
-        Row::norm(theirs("attention.LayerNorm"), ours("attention_norm")),
-        Row::linear(theirs("intermediate.dense"), ours("feed_forward.up")),
-        Row::linear(theirs("output.dense"), ours("feed_forward.down")),
-        Row::norm(theirs("output.LayerNorm"), ours("feed_forward_norm")),
+        WeightMapping::table("mpnet.encoder.relative_attention_bias", "encoder.transformer.layer_positions.0"),
+        WeightMapping::linear(theirs("attention.attn.q"), ours("attention.projection.query")),
+        WeightMapping::linear(theirs("attention.attn.k"), ours("attention.projection.key")),
+        WeightMapping::linear(theirs("attention.attn.v"), ours("attention.projection.value")),
+        WeightMapping::linear(theirs("attention.attn.o"), ours("attention.output")),
+        WeightMapping::norm(theirs("attention.LayerNorm"), ours("attention_norm")),
+        WeightMapping::linear(theirs("intermediate.dense"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("output.dense"), ours("feed_forward.down")),
+        WeightMapping::norm(theirs("output.LayerNorm"), ours("feed_forward_norm")),
     ];
     [embedding_rows("mpnet"), layer].concat()
 }

@@ -8,7 +8,7 @@ use firelight_storage::InputError;
 use super::llama;
 use crate::export::decoder_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row};
+use crate::{Description, Keys, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "olmo2", class: Class::Begins("Olmo2"), describe, keys: decoder_keys };
 
@@ -18,8 +18,11 @@ fn describe(keys: &Keys<'_>) -> Result<Description, InputError> {
     let stack = stack.with_query_key_norm(Some(norm)).with_query_key_norm_span(NormSpan::AllHeads);
     let stack = stack.with_attention_bias(keys.or("attention_bias", false)?);
     let rows = vec![
-        Row::norm("model.layers.{}.post_attention_layernorm", "transformer.blocks.{}.attention_output_norm"),
-        Row::norm("model.layers.{}.post_feedforward_layernorm", "transformer.blocks.{}.feed_forward_output_norm"),
+        WeightMapping::norm("model.layers.{}.post_attention_layernorm", "transformer.blocks.{}.attention_output_norm"),
+        WeightMapping::norm(
+            "model.layers.{}.post_feedforward_layernorm",
+            "transformer.blocks.{}.feed_forward_output_norm",
+        ),
     ];
     llama::description(keys, stack, [rows, llama::rows()].concat())
 }

@@ -11,7 +11,7 @@ use super::layer_types::{kinds, patterns};
 use super::llama;
 use crate::export::{decoder_keys, dense_layers, extended};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure};
+use crate::{Description, Keys, Structure, WeightMapping};
 
 pub(crate) const QWEN_2: Family = Family { name: "qwen2", class: Class::Begins("Qwen2"), describe: describe_2, keys };
 pub(crate) const QWEN_3: Family = Family { name: "qwen3", class: Class::Begins("Qwen3"), describe: describe_3, keys };
@@ -78,11 +78,14 @@ fn keys_moe(structure: &Structure) -> Option<ConfigKeys> {
 }
 
 /// Experts by the names that Qwen and DeepSeek have.
-pub(super) fn expert_rows() -> Vec<Row> {
+pub(super) fn expert_rows() -> Vec<WeightMapping> {
     let ours = "transformer.blocks.{}.feed_forward";
     let part = |name: &str| {
-        Row::linear(format!("model.layers.{{}}.mlp.experts.{{}}.{name}_proj"), format!("{ours}.experts.{{}}.{name}"))
+        WeightMapping::linear(
+            format!("model.layers.{{}}.mlp.experts.{{}}.{name}_proj"),
+            format!("{ours}.experts.{{}}.{name}"),
+        )
     };
-    let router = Row::linear("model.layers.{}.mlp.gate", format!("{ours}.router"));
+    let router = WeightMapping::linear("model.layers.{}.mlp.gate", format!("{ours}.router"));
     vec![router, part("gate"), part("up"), part("down")]
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::encoder::{self, Heads, bert, bert_rows, head_dropout, masked_rows, sequence_rows};
 use crate::export::{encoder_keys, extended};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 pub(crate) const ROBERTA: Family = Family { name: "roberta", class: Class::Begins("Roberta"), describe, keys };
 pub(crate) const CAMEMBERT: Family = Family { name: "camembert", class: Class::Another, ..ROBERTA };
@@ -42,7 +42,7 @@ pub(super) fn keys(structure: &Structure) -> Option<ConfigKeys> {
 }
 
 /// The head of masked tokens, as MPNet has it too.
-pub(super) fn lm_head_rows() -> Vec<Row> {
+pub(super) fn lm_head_rows() -> Vec<WeightMapping> {
     masked_rows("lm_head.dense", "lm_head.layer_norm", &["lm_head.bias", "lm_head.decoder.bias"], "lm_head.decoder")
 }
 
@@ -77,8 +77,8 @@ pub(super) fn shortened(
 }
 
 /// The rows with a table of positions that begins later.
-pub(super) fn rows(padding: usize, rows: Vec<Row>) -> Vec<Row> {
-    let begun = |row: Row| match row.ours() {
+pub(super) fn rows(padding: usize, rows: Vec<WeightMapping>) -> Vec<WeightMapping> {
+    let begun = |row: WeightMapping| match row.ours() {
         "encoder.transformer.position" => row.step(Step::Behind(unread(padding))),
         _ => row,
     };

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{activation, llama, mistral};
 use crate::export::{decoder_keys, extended, names};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "starcoder2", class: Class::Begins("Starcoder2"), describe, keys };
 
@@ -42,10 +42,10 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
     Some(extended(shared, own))
 }
 
-fn rows() -> Vec<Row> {
+fn rows() -> Vec<WeightMapping> {
     let own = vec![
-        Row::linear("model.layers.{}.mlp.c_fc", "transformer.blocks.{}.feed_forward.up"),
-        Row::linear("model.layers.{}.mlp.c_proj", "transformer.blocks.{}.feed_forward.down"),
+        WeightMapping::linear("model.layers.{}.mlp.c_fc", "transformer.blocks.{}.feed_forward.up"),
+        WeightMapping::linear("model.layers.{}.mlp.c_proj", "transformer.blocks.{}.feed_forward.down"),
     ];
     [own, llama::rows()].concat()
 }

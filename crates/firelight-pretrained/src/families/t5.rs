@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::export::{extended, names, seq2seq_keys};
 use crate::family::{Class, ConfigKeys, Family};
-use crate::{Description, Keys, Row, Structure, Table};
+use crate::{Description, Keys, Structure, Table, WeightMapping};
 
 pub(crate) const FAMILY: Family = Family { name: "t5", class: Class::Begins("T5"), describe, keys };
 
@@ -87,7 +87,10 @@ fn keys(structure: &Structure) -> Option<ConfigKeys> {
 
 fn table(gated: bool) -> Table {
     let shared = ["shared", "decoder.embed_tokens", "encoder.embed_tokens"];
-    let ends = shared.map(|name| Row::table(name, "embedding")).into_iter().chain([Row::linear("lm_head", "head")]);
+    let ends = shared
+        .map(|name| WeightMapping::table(name, "embedding"))
+        .into_iter()
+        .chain([WeightMapping::linear("lm_head", "head")]);
     let rows = ends.chain(stack_rows("encoder", 1, gated)).chain(stack_rows("decoder", 2, gated)).collect();
     let ignored = vec![
         "encoder.embed_tokens.weight",
@@ -99,26 +102,29 @@ fn table(gated: bool) -> Table {
 }
 
 /// The rows of a stack whose feed-forward networks have this number in a layer.
-fn stack_rows(stack: &str, last: usize, gated: bool) -> Vec<Row> {
+fn stack_rows(stack: &str, last: usize, gated: bool) -> Vec<WeightMapping> {
     let up = if gated { "DenseReluDense.wi_1" } else { "DenseReluDense.wi" };
     let theirs = |layer: usize, name: &str| format!("{stack}.block.{{}}.layer.{layer}.{name}");
     let ours = |name: &str| format!("stacks.{stack}.blocks.{{}}.{name}");
     let bias = format!("{stack}.block.0.layer.0.SelfAttention.relative_attention_bias");
     let mut rows = vec![
-        Row::table(bias, format!("stacks.{stack}.position")),
-        Row::norm(format!("{stack}.final_layer_norm"), format!("stacks.{stack}.norm")),
-        Row::norm(theirs(0, "layer_norm"), ours("attention_norm")),
-        Row::norm(theirs(1, "layer_norm"), ours(if last == 1 { "feed_forward_norm" } else { "cross_attention_norm" })),
-        Row::norm(theirs(last, "layer_norm"), ours("feed_forward_norm")),
-        Row::linear(theirs(last, "DenseReluDense.wi_0"), ours("feed_forward.gate")),
-        Row::linear(theirs(last, up), ours("feed_forward.up")),
-        Row::linear(theirs(last, "DenseReluDense.wo"), ours("feed_forward.down")),
+        WeightMapping::table(bias, format!("stacks.{stack}.position")),
+        WeightMapping::norm(format!("{stack}.final_layer_norm"), format!("stacks.{stack}.norm")),
+        WeightMapping::norm(theirs(0, "layer_norm"), ours("attention_norm")),
+        WeightMapping::norm(
+            theirs(1, "layer_norm"),
+            ours(if last == 1 { "feed_forward_norm" } else { "cross_attention_norm" }),
+        ),
+        WeightMapping::norm(theirs(last, "layer_norm"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs(last, "DenseReluDense.wi_0"), ours("feed_forward.gate")),
+        WeightMapping::linear(theirs(last, up), ours("feed_forward.up")),
+        WeightMapping::linear(theirs(last, "DenseReluDense.wo"), ours("feed_forward.down")),
     ];
     for (layer, attention, part) in [(0, "SelfAttention", "attention"), (1, "EncDecAttention", "cross_attention")] {
         for (name, projection) in
             [("q", "projection.query"), ("k", "projection.key"), ("v", "projection.value"), ("o", "output")]
         {
-            rows.push(Row::linear(
+            rows.push(WeightMapping::linear(
                 theirs(layer, &format!("{attention}.{name}")),
                 ours(&format!("{part}.{projection}")),
             ));

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::export::image_keys;
 use crate::family::{Class, Family};
-use crate::{Description, Keys, Row, Step, Structure, Table};
+use crate::{Description, Keys, Step, Structure, Table, WeightMapping};
 
 /// Width, layers and heads of a size.
 const SIZES: [(&str, [usize; 3]); 5] = [
@@ -132,30 +132,30 @@ fn vit(
     Ok(vit.with_channels(number("in_chans", 3)?).with_pooling(pooling))
 }
 
-fn rows(vit: &VisionTransformerConfig) -> Vec<Row> {
+fn rows(vit: &VisionTransformerConfig) -> Vec<WeightMapping> {
     let theirs = |name: &str| format!("blocks.{{}}.{name}");
     let ours = |name: &str| format!("vit.transformer.blocks.{{}}.{name}");
     let lens = vec![vit.channels, vit.patch_size, vit.patch_size];
     let part = |(index, name): (usize, &str)| {
-        Row::linear(theirs("attn.qkv"), ours(&format!("attention.projection.{name}"))).step(Step::Part {
+        WeightMapping::linear(theirs("attn.qkv"), ours(&format!("attention.projection.{name}"))).step(Step::Part {
             axis: 0,
             index,
             of: 3,
         })
     };
     let rest = [
-        Row::tensor("cls_token", "vit.class_token"),
-        Row::tensor("dist_token", "vit.distillation.token"),
-        Row::tensor("pos_embed", "vit.position").step(Step::Alone),
-        Row::linear("patch_embed.proj", "vit.patches.projection").step(Step::Merged { first: 1, lens }),
-        Row::norm(theirs("norm1"), ours("attention_norm")),
-        Row::linear(theirs("attn.proj"), ours("attention.output")),
-        Row::norm(theirs("norm2"), ours("feed_forward_norm")),
-        Row::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
-        Row::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
-        Row::norm("norm", "vit.transformer.norm"),
-        Row::linear("head", "vit.head"),
-        Row::linear("head_dist", "vit.distillation.head"),
+        WeightMapping::tensor("cls_token", "vit.class_token"),
+        WeightMapping::tensor("dist_token", "vit.distillation.token"),
+        WeightMapping::tensor("pos_embed", "vit.position").step(Step::Alone),
+        WeightMapping::linear("patch_embed.proj", "vit.patches.projection").step(Step::Merged { first: 1, lens }),
+        WeightMapping::norm(theirs("norm1"), ours("attention_norm")),
+        WeightMapping::linear(theirs("attn.proj"), ours("attention.output")),
+        WeightMapping::norm(theirs("norm2"), ours("feed_forward_norm")),
+        WeightMapping::linear(theirs("mlp.fc1"), ours("feed_forward.up")),
+        WeightMapping::linear(theirs("mlp.fc2"), ours("feed_forward.down")),
+        WeightMapping::norm("norm", "vit.transformer.norm"),
+        WeightMapping::linear("head", "vit.head"),
+        WeightMapping::linear("head_dist", "vit.distillation.head"),
     ];
     ["query", "key", "value"].into_iter().enumerate().map(part).chain(rest).collect()
 }

@@ -58,8 +58,8 @@ pub(crate) fn metadata_of(
         "phi3" => add_window(keys, name, &mut found),
         _ => {}
     }
-    let told = told(keys, name, &found)?;
-    Ok((found, tensors, told))
+    let warnings = warnings(keys, name, &found)?;
+    Ok((found, tensors, warnings))
 }
 
 /// What a file would be read as.
@@ -68,16 +68,16 @@ pub(crate) fn read_back(metadata: &Metadata, tensors: &Shapes) -> Result<Json, I
 }
 
 /// What llama.cpp reads in another way than a file says it: it keeps rules of its own for it.
-fn told(keys: &Map<String, Json>, name: &str, found: &Metadata) -> Result<Vec<String>, InputError> {
-    let mut told = Vec::new();
+fn warnings(keys: &Map<String, Json>, name: &str, found: &Metadata) -> Result<Vec<String>, InputError> {
+    let mut warnings = Vec::new();
     let number = |key: &str| found.number(&format!("{name}.{key}"));
     if let ("llama", Some(window)) = (name, number("attention.sliding_window")?) {
-        told.push(format!(
+        warnings.push(format!(
             "llama.cpp does not read the window of {window} tokens: it computes longer texts in another way"
         ));
     }
     if found.flags(&format!("{name}.attention.sliding_window_pattern")).is_some() {
-        told.push("llama.cpp reads another pattern of windows: it knows those alone that repeat and end with a layer that sees the whole text".into());
+        warnings.push("llama.cpp reads another pattern of windows: it knows those alone that repeat and end with a layer that sees the whole text".into());
     }
     let scalar = keys.get("query_pre_attn_scalar").and_then(Json::as_f64).filter(|_| name.starts_with("gemma"));
     if let Some(scalar) = scalar {
@@ -86,12 +86,12 @@ fn told(keys: &Map<String, Json>, name: &str, found: &Metadata) -> Result<Vec<St
         let [heads, d_head] = [number("attention.head_count")?, number("attention.key_length")?];
         let usual = config::usual_scalar(name, [layers, width, heads, d_head]);
         if (scalar - usual as f64).abs() > 1e-6 * scalar.abs() {
-            told.push(format!(
+            warnings.push(format!(
                 "llama.cpp divides scores by the root of {usual} and does not read {name}.attention.scale: this model divides them by the root of {scalar}"
             ));
         }
     }
-    Ok(told)
+    Ok(warnings)
 }
 
 fn add_flag(keys: &Map<String, Json>, key: &str, name: &str, found: &mut Metadata) {
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// What is written of a model of these keys, what that is read as, and what is told.
+    /// What is written of a model of these keys, what that is read as, and the warnings.
     fn written(architecture: &str, more: &Json) -> (Metadata, Json, Vec<String>) {
         let keys = json!({
             "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 4,
@@ -163,10 +163,10 @@ mod tests {
         let mut keys = keys.as_object().cloned().unwrap();
         keys.extend(more.as_object().cloned().unwrap());
         let architecture = Architecture::of_family(architecture).unwrap();
-        let (metadata, mut shapes, told) = metadata_of(&keys, architecture, Path::new("a.gguf")).unwrap();
+        let (metadata, mut shapes, warnings) = metadata_of(&keys, architecture, Path::new("a.gguf")).unwrap();
         shapes.shapes.insert("token_embd.weight".into(), vec![48, 16]);
         let read = read_back(&metadata, &shapes).unwrap();
-        (metadata, read, told)
+        (metadata, read, warnings)
     }
 
     #[test]
@@ -177,24 +177,27 @@ mod tests {
         };
         for (family, key) in [("gemma2", "gemma2"), ("gemma3_text", "gemma3")] {
             let key = format!("{key}.attention.sliding_window_pattern");
-            let (metadata, read, told) = gemma(family, &[near, near, far, near]);
+            let (metadata, read, warnings) = gemma(family, &[near, near, far, near]);
             assert_eq!(metadata.get(&key), Some(&Value::Integer(3)));
-            assert_eq!((&read["sliding_window_pattern"], told), (&json!(3), Vec::new()));
-            let (metadata, read, told) = gemma(family, &[far, near, far, near]);
+            assert_eq!((&read["sliding_window_pattern"], warnings), (&json!(3), Vec::new()));
+            let (metadata, read, warnings) = gemma(family, &[far, near, far, near]);
             assert_eq!(metadata.flags(&key), Some(&[false, true, false, true][..]));
             assert_eq!(read["layer_types"], json!([far, near, far, near]));
-            assert!(told.len() == 1 && told[0].contains("llama.cpp reads another pattern of windows"), "{told:?}");
+            assert!(
+                warnings.len() == 1 && warnings[0].contains("llama.cpp reads another pattern of windows"),
+                "{warnings:?}"
+            );
         }
     }
 
     #[test]
     fn a_scale_that_llama_cpp_does_not_read_is_told() {
-        let (metadata, read, told) = written("gemma2", &json!({"sliding_window": 3, "query_pre_attn_scalar": 9}));
+        let (metadata, read, warnings) = written("gemma2", &json!({"sliding_window": 3, "query_pre_attn_scalar": 9}));
         assert_eq!(metadata.float("gemma2.attention.scale"), Ok(Some(0.333_333_34)));
         assert_eq!(read["query_pre_attn_scalar"], json!(9));
         assert!(
-            told.len() == 1 && told[0].contains("the root of 4 and does not read gemma2.attention.scale"),
-            "{told:?}"
+            warnings.len() == 1 && warnings[0].contains("the root of 4 and does not read gemma2.attention.scale"),
+            "{warnings:?}"
         );
         assert_eq!(config::usual_scalar("gemma2", [46, 4608, 32, 128]), 144, "the 27 billion parameters");
         assert_eq!(config::usual_scalar("gemma3", [46, 4608, 32, 128]), 128);
@@ -202,9 +205,9 @@ mod tests {
 
     #[test]
     fn a_window_of_mistral_is_told() {
-        let (_, read, told) = written("mistral", &json!({"model_type": "mistral", "sliding_window": 3}));
+        let (_, read, warnings) = written("mistral", &json!({"model_type": "mistral", "sliding_window": 3}));
         assert_eq!((&read["model_type"], &read["sliding_window"]), (&json!("mistral"), &json!(3)));
-        assert!(told.len() == 1 && told[0].contains("does not read the window of 3 tokens"), "{told:?}");
+        assert!(warnings.len() == 1 && warnings[0].contains("does not read the window of 3 tokens"), "{warnings:?}");
         assert_eq!(written("mistral", &json!({"model_type": "mistral"})).2, [""; 0]);
     }
 

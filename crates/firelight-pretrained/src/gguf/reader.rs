@@ -55,13 +55,13 @@ impl<'a> Reader<'a> {
 
     /// A number of things that take `least` bytes each.
     pub(super) fn count(&mut self, least: usize, what: &str) -> Result<usize, InputError> {
-        let told = self.u64(what)?;
+        let stated = self.u64(what)?;
         let rest = self.bytes.len() - self.at;
-        match usize::try_from(told) {
+        match usize::try_from(stated) {
             Ok(count) if count <= rest / least.max(1) => Ok(count),
             _ => {
                 let problem = format!(
-                    "tells of {told} {what}, but has {rest} bytes behind byte {}, which hold at most {}",
+                    "tells of {stated} {what}, but has {rest} bytes behind byte {}, which hold at most {}",
                     self.at,
                     rest / least.max(1)
                 );
@@ -72,8 +72,8 @@ impl<'a> Reader<'a> {
 
     /// A text with its length in front.
     pub(super) fn text(&mut self, what: &str) -> Result<&'a str, InputError> {
-        let told = self.u64(what)?;
-        let len = usize::try_from(told).map_err(|_| self.short(told, what))?;
+        let stated = self.u64(what)?;
+        let len = usize::try_from(stated).map_err(|_| self.short(stated, what))?;
         let bytes = self.take(len, what)?;
         std::str::from_utf8(bytes).map_err(|_| self.damaged(&format!("has {what} that is no UTF-8")))
     }

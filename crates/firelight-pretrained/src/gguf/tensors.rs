@@ -124,8 +124,8 @@ pub(crate) struct Entry {
     pub(crate) place: Range<usize>,
 }
 
-/// An entry as it stands in the table.
-struct Told {
+/// An entry as it stands in the table, which the format calls a tensor info.
+struct TensorInfo {
     name: String,
     shape: Vec<usize>,
     code: u32,
@@ -134,17 +134,17 @@ struct Told {
 
 /// Reads `count` entries; their bytes lie behind the table, at multiples of `alignment`.
 pub(super) fn read(reader: &mut Reader<'_>, count: usize, alignment: usize) -> Result<Vec<Entry>, InputError> {
-    let told = (0..count).map(|_| told(reader)).collect::<Result<Vec<_>, InputError>>()?;
-    check_names(reader, &told)?;
-    check_types(reader, &told)?;
+    let infos = (0..count).map(|_| tensor_info(reader)).collect::<Result<Vec<_>, InputError>>()?;
+    check_names(reader, &infos)?;
+    check_types(reader, &infos)?;
     let begin = reader.place().checked_next_multiple_of(alignment).unwrap_or(usize::MAX);
-    let entries = told.into_iter().map(|told| placed(reader, told, begin, alignment));
+    let entries = infos.into_iter().map(|info| placed(reader, info, begin, alignment));
     let entries = entries.collect::<Result<Vec<_>, InputError>>()?;
     check_overlaps(reader, &entries)?;
     Ok(entries)
 }
 
-fn told(reader: &mut Reader<'_>) -> Result<Told, InputError> {
+fn tensor_info(reader: &mut Reader<'_>) -> Result<TensorInfo, InputError> {
     let name = reader.text("the name of a tensor")?.to_string();
     let what = format!("the entry of the tensor `{}`", shortened(&name));
     let axes = reader.u32(&what)?;
@@ -160,21 +160,21 @@ fn told(reader: &mut Reader<'_>) -> Result<Told, InputError> {
             _ => return Err(reader.damaged(&format!("has an axis of length {len} in {what}: expected 1 or more"))),
         }
     }
-    Ok(Told { name, shape, code: reader.u32(&what)?, offset: reader.u64(&what)? })
+    Ok(TensorInfo { name, shape, code: reader.u32(&what)?, offset: reader.u64(&what)? })
 }
 
-fn check_names(reader: &Reader<'_>, told: &[Told]) -> Result<(), InputError> {
+fn check_names(reader: &Reader<'_>, infos: &[TensorInfo]) -> Result<(), InputError> {
     let mut seen = BTreeSet::new();
-    match told.iter().find(|tensor| !seen.insert(tensor.name.as_str())) {
+    match infos.iter().find(|tensor| !seen.insert(tensor.name.as_str())) {
         Some(twice) => Err(reader.damaged(&format!("has the tensor `{}` twice", shortened(&twice.name)))),
         None => Ok(()),
     }
 }
 
 /// Tells all tensors at once that are of a type that is not read.
-fn check_types(reader: &Reader<'_>, told: &[Told]) -> Result<(), InputError> {
+fn check_types(reader: &Reader<'_>, infos: &[TensorInfo]) -> Result<(), InputError> {
     let type_name = |code: u32| TYPES.iter().find(|(known, _)| *known == code).map(|(_, name)| (*name).to_string());
-    let unread = told.iter().filter(|tensor| Format::of(tensor.code).is_none());
+    let unread = infos.iter().filter(|tensor| Format::of(tensor.code).is_none());
     let unread = unread.map(|tensor| {
         let kind = type_name(tensor.code).unwrap_or_else(|| format!("the unknown type {}", tensor.code));
         format!("{} ({kind})", tensor.name)
@@ -190,8 +190,8 @@ fn check_types(reader: &Reader<'_>, told: &[Told]) -> Result<(), InputError> {
 }
 
 /// Where a tensor lies.
-fn placed(reader: &Reader<'_>, told: Told, begin: usize, alignment: usize) -> Result<Entry, InputError> {
-    let Told { name, shape, code, offset } = told;
+fn placed(reader: &Reader<'_>, info: TensorInfo, begin: usize, alignment: usize) -> Result<Entry, InputError> {
+    let TensorInfo { name, shape, code, offset } = info;
     let shown = shortened(&name);
     let format = Format::of(code).unwrap_or(Format::F32);
     let width = shape.last().copied().unwrap_or(1);

@@ -2,8 +2,8 @@
 //! files before a number is read, followed to load, and followed backwards to write.
 
 mod load;
+mod mapping;
 mod misfit;
-mod row;
 mod view;
 mod written;
 
@@ -13,8 +13,8 @@ use std::path::Path;
 use firelight_core::ParameterEntry;
 use firelight_storage::TaskError;
 
-pub use row::{Row, Step};
-pub(crate) use row::{filled, numbers};
+pub use mapping::{Step, WeightMapping};
+pub(crate) use mapping::{filled, numbers};
 pub use view::View;
 pub(crate) use written::{Part, Written};
 
@@ -26,7 +26,7 @@ use misfit::Misfit;
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     /// The parts, the more special ones first: the first row that knows a parameter, and whose tensor is there, is taken.
-    pub rows: Vec<Row>,
+    pub rows: Vec<WeightMapping>,
     /// What names begin with where the model stands within another, with a head: `bert.`. Folders of the model alone have names without.
     pub prefix: &'static str,
     /// Tensors that no model reads, such as masks that are computed; `{}` is a number, a `*` at the end anything.
@@ -180,7 +180,7 @@ impl Table {
     fn ignores(&self, name: &str) -> bool {
         let fits = |pattern: &str, name: &str| match pattern.strip_suffix('*') {
             Some(begin) => name.starts_with(begin),
-            None => row::numbers(pattern, name).is_some(),
+            None => mapping::numbers(pattern, name).is_some(),
         };
         let prefixed = format!("{}{name}", self.prefix);
         self.ignored.iter().any(|pattern| fits(pattern, name) || fits(pattern, &prefixed))

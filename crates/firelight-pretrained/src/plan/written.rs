@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Row, Table, View};
+use super::{Table, View, WeightMapping};
 
 /// A parameter within a tensor.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub(crate) struct Written {
 }
 
 /// What is known of a tensor before its shape is: the row, the parameter and its shape, the number of an expert.
-type Known<'a> = (&'a Row, &'a str, &'a [usize], Option<usize>);
+type Known<'a> = (&'a WeightMapping, &'a str, &'a [usize], Option<usize>);
 
 impl Table {
     /// The tensors of parameters, by their paths and shapes.

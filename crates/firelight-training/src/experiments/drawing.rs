@@ -5,7 +5,7 @@ use maud::html;
 use super::{Axis, Grid, Summary};
 use crate::plot::COLOURS;
 use crate::theme::{INK, LINE, PAPER, styled, written};
-use crate::{Chart, Curve};
+use crate::{Chart, Series};
 
 /// Height of a row, in pixels.
 const ROW: usize = 24;
@@ -25,7 +25,7 @@ pub(super) fn draw_curves(grid: &Grid, axis: &Axis, summaries: &[Summary], metri
     let numbers = axis.numbers().unwrap_or_default();
     let (least, greatest) = numbers.iter().fold((f64::INFINITY, 0.0_f64), |(a, b), x| (a.min(*x), b.max(*x)));
     let is_log = least > 0.0 && greatest / least >= 8.0;
-    let mut curves: Vec<Curve> = Vec::new();
+    let mut curves: Vec<Series> = Vec::new();
     for summary in summaries {
         let (own, others): (Vec<_>, Vec<_>) = summary.choices.iter().cloned().partition(|(key, _)| *key == axis.key);
         let index = own.first().and_then(|(_, value)| axis.values.iter().position(|one| one == value));
@@ -34,14 +34,14 @@ pub(super) fn draw_curves(grid: &Grid, axis: &Axis, summaries: &[Summary], metri
         let name = if others.is_empty() { metric.to_string() } else { grid.label(&others) };
         match curves.iter_mut().find(|curve| curve.name == name) {
             Some(curve) => curve.points.push((x, mean)),
-            None => curves.push(Curve { name, points: vec![(x, mean)] }),
+            None => curves.push(Series { name, points: vec![(x, mean)] }),
         }
     }
     for curve in &mut curves {
         curve.points.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
     let x_label = if is_log { format!("log10 of {}", axis.key) } else { axis.key.clone() };
-    Chart { x_label, y_label: metric.into(), curves }.to_svg_of_points()
+    Chart { x_label, y_label: metric.into(), series: curves }.to_svg_of_points()
 }
 
 /// A row for each combination: its mean with a standard deviation on both sides, and the values of its seeds.

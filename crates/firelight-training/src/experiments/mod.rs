@@ -9,6 +9,7 @@ mod axis;
 mod drawing;
 mod grid;
 mod journal;
+mod markdown;
 mod power;
 mod results;
 mod scaling;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::drawing::{draw_curves, draw_rows};
+use super::markdown::{folded, table};
 use super::{Choices, Grid, Measured, Outcome, Point};
 use crate::words::{grouped, metric_in_words};
 
@@ -100,15 +101,25 @@ impl Results<'_> {
 
     /// A table of the combinations in Markdown; `with_costs` adds what their trainings cost.
     pub fn to_markdown(&self, with_costs: bool) -> String {
+        table(&self.cells(with_costs))
+    }
+
+    /// The same for a terminal of `width` characters: columns that do not fit beside each other follow in tables below, whose rows have numbers.
+    pub fn to_folded_markdown(&self, with_costs: bool, width: usize) -> String {
+        folded(&self.cells(with_costs), width)
+    }
+
+    /// The header, the rule and the rows.
+    fn cells(&self, with_costs: bool) -> Vec<Vec<String>> {
         let keys: Vec<&str> = self.grid.axes.iter().map(|axis| self.grid.short(&axis.key)).collect();
         let metric = self.metric_in_words();
         let costs: &[&str] = if with_costs { &["non-embedding", "tokens", "FLOP"] } else { &[] };
         let numbers = [metric.as_str(), "sd", "seeds", "parameters"].into_iter().chain(costs.iter().copied());
         let header: Vec<String> = keys.iter().copied().chain(numbers).map(cell).collect();
         let rule = (0..header.len()).map(|column| if column < keys.len() { "---" } else { "---:" }.to_string());
+        let rule = rule.collect();
         let rows = self.summaries().into_iter().map(|summary| self.row(&summary, with_costs));
-        let lines = [header, rule.collect()].into_iter().chain(rows);
-        lines.map(|cells| format!("| {} |\n", cells.join(" | "))).collect()
+        [header, rule].into_iter().chain(rows).collect()
     }
 
     fn row(&self, summary: &Summary, with_costs: bool) -> Vec<String> {
@@ -243,6 +254,11 @@ mod tests {
                             | 4 | [a\\|b, 2] | - | - | 0 of 2 | - |\n";
             assert_eq!(results.to_markdown(false), expected);
             assert!(results.to_markdown(true).contains("| 1,200 | 10 | 6.000e3 | 7.200e2 |\n"));
+            let folded = results.to_folded_markdown(true, 80);
+            assert!(results.to_markdown(true).lines().any(|line| line.chars().count() > 80));
+            assert!(folded.lines().all(|line| line.chars().count() <= 80), "{folded}");
+            assert!(folded.contains("| # | non-embedding | tokens | FLOP |\n"), "{folded}");
+            assert_eq!(results.to_folded_markdown(false, 80), results.to_markdown(false));
             assert_eq!(results.best().unwrap().name, "n_heads=1,x=[a|b, 2]");
         });
     }

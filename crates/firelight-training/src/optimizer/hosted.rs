@@ -91,34 +91,34 @@ impl<R: Rule> Optimizer for Hosted<R> {
 pub(super) struct HostedState<const D: usize, R> {
     /// Steps that the parameter has taken.
     time: usize,
-    place: Place<D>,
+    storage: Storage<D>,
     rule: PhantomData<R>,
 }
 
 /// The tensors of a state, on the device or as they were read from a file.
 #[derive(Clone)]
-enum Place<const D: usize> {
+enum Storage<const D: usize> {
     OnDevice(Vec<Tensor<D>>),
     OnHost(Vec<TensorData>),
 }
 
 impl<const D: usize, R> HostedState<D, R> {
     fn on_device(time: usize, tensors: Vec<Tensor<D>>) -> Self {
-        Self { time, place: Place::OnDevice(tensors), rule: PhantomData }
+        Self { time, storage: Storage::OnDevice(tensors), rule: PhantomData }
     }
 
     fn into_device(self, device: &Device) -> (usize, Vec<Tensor<D>>) {
-        let tensors = match self.place {
-            Place::OnDevice(tensors) => tensors.into_iter().map(|tensor| tensor.to_device(device)).collect(),
-            Place::OnHost(data) => data.into_iter().map(|data| Tensor::from_data(data, device)).collect(),
+        let tensors = match self.storage {
+            Storage::OnDevice(tensors) => tensors.into_iter().map(|tensor| tensor.to_device(device)).collect(),
+            Storage::OnHost(data) => data.into_iter().map(|data| Tensor::from_data(data, device)).collect(),
         };
         (self.time, tensors)
     }
 
     fn into_host(self) -> Vec<TensorData> {
-        match self.place {
-            Place::OnDevice(tensors) => tensors.into_iter().map(Tensor::into_data).collect(),
-            Place::OnHost(data) => data,
+        match self.storage {
+            Storage::OnDevice(tensors) => tensors.into_iter().map(Tensor::into_data).collect(),
+            Storage::OnHost(data) => data,
         }
     }
 }
@@ -134,7 +134,7 @@ impl<const D: usize, R: Rule> RecordState for HostedState<D, R> {
     fn state_unflatten(prefix: &str, src: &mut StateSource, _device: &Device) -> Option<Self> {
         let time = src.take_scalar(prefix, "time")?.try_into().ok()?;
         let data: Option<Vec<_>> = R::state_names(D).iter().map(|name| src.take_tensor(prefix, name)).collect();
-        Some(Self { time, place: Place::OnHost(data?), rule: PhantomData })
+        Some(Self { time, storage: Storage::OnHost(data?), rule: PhantomData })
     }
 }
 
@@ -172,7 +172,7 @@ mod tests {
         let (_, state) = step(&rule, 0.3, None);
         let mut source = written(&state);
         let restored = HostedState::<2, R>::state_unflatten("7", &mut source, &Device::default()).unwrap();
-        assert!(matches!(restored.place, Place::OnHost(_)));
+        assert!(matches!(restored.storage, Storage::OnHost(_)));
         let continued = step(&rule, -0.02, Some(restored)).0;
         assert_eq!(step(&rule, -0.02, Some(state)).0, continued);
         assert_ne!(step(&rule, -0.02, None).0, continued, "the state makes a difference");

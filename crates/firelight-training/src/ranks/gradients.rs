@@ -10,7 +10,7 @@ use super::Ranks;
 use super::buckets::{BUCKET, Buckets};
 use super::incoming::{Incoming, tensor};
 use super::shards::Trained;
-use crate::accumulate::{Accumulated, Part};
+use crate::accumulate::{Accumulated, GradientSum};
 use crate::evaluate::device_of;
 use crate::{Exchange, LossOutput, TrainingError};
 
@@ -33,7 +33,7 @@ impl Ranks {
         }
         let counts = self.counts(own.as_ref())?;
         let (gradients, mut losses) = match own.map(|own| own.part_of(model, counts[0])) {
-            Some(Part { gradients, output }) => (gradients, of_output(output)?),
+            Some(GradientSum { gradients, output }) => (gradients, of_output(output)?),
             None => (GradientsParams::new(), [NOTHING, NOTHING, NOTHING, 1.0]),
         };
         self.0.sum_f32(&mut losses)?;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::scale::Scale;
 use crate::metrics_log::read_metrics;
 use crate::words::metric_in_words;
-use crate::{Chart, Curve, TrainingError};
+use crate::{Chart, Series, TrainingError};
 
 /// The weight of the newest value in a smoothed curve.
 const WEIGHT: f64 = 0.05;
@@ -50,7 +50,7 @@ impl Curves {
 
     /// The charts of the report, each with its heading; a loss is the mean over each `target`, in `loss_unit`.
     pub(super) fn charts(&self, target: &str, loss_unit: &str) -> Vec<(String, Chart)> {
-        let single = |heading: &str, curve: Curve, unit: &str| (heading.to_string(), chart(unit, vec![curve]));
+        let single = |heading: &str, curve: Series, unit: &str| (heading.to_string(), chart(unit, vec![curve]));
         let rate = format!("{target}s per second");
         let mut charts = vec![("Loss".to_string(), chart(loss_unit, self.losses()))];
         charts.extend(self.of_the_task());
@@ -63,7 +63,7 @@ impl Curves {
     }
 
     /// The losses of the training and of the validation, which have one scale.
-    pub(super) fn losses(&self) -> Vec<Curve> {
+    pub(super) fn losses(&self) -> Vec<Series> {
         let minimised = ["training_loss", "charged_loss"].into_iter().filter(|key| self.values.contains_key(*key));
         let minimised = minimised.map(|key| self.smoothed(key, "minimised, smoothed"));
         let common = [self.smoothed("loss", "training, smoothed"), self.curve("validation_loss", "validation")];
@@ -73,25 +73,25 @@ impl Curves {
     /// What the task measured beside the loss: a chart for each scale.
     fn of_the_task(&self) -> Vec<(String, Chart)> {
         let own: Vec<&str> = self.values.keys().map(String::as_str).filter(|key| !COMMON.contains(key)).collect();
-        let mut charts = BTreeMap::<Scale, Vec<Curve>>::new();
+        let mut charts = BTreeMap::<Scale, Vec<Series>>::new();
         for name in &own {
             charts.entry(Scale::of(name, &own)).or_default().push(self.curve(name, &metric_in_words(name)));
         }
         charts.into_iter().map(|(scale, curves)| (scale.heading(), chart(&scale.label(), curves))).collect()
     }
 
-    fn smoothed(&self, key: &str, name: &str) -> Curve {
-        Curve { name: name.into(), points: smoothed(&self.curve(key, name).points) }
+    fn smoothed(&self, key: &str, name: &str) -> Series {
+        Series { name: name.into(), points: smoothed(&self.curve(key, name).points) }
     }
 
-    fn curve(&self, key: &str, name: &str) -> Curve {
-        Curve { name: name.into(), points: self.values.get(key).cloned().unwrap_or_default() }
+    fn curve(&self, key: &str, name: &str) -> Series {
+        Series { name: name.into(), points: self.values.get(key).cloned().unwrap_or_default() }
     }
 }
 
 /// A chart by step.
-pub(super) fn chart(unit: &str, curves: Vec<Curve>) -> Chart {
-    Chart { x_label: "step".into(), y_label: unit.into(), curves }
+pub(super) fn chart(unit: &str, curves: Vec<Series>) -> Chart {
+    Chart { x_label: "step".into(), y_label: unit.into(), series: curves }
 }
 
 /// The exponential moving average of a curve.
@@ -117,7 +117,7 @@ mod tests {
 
     /// The headings of the charts with the names of their curves.
     fn named(charts: &[(String, Chart)]) -> Vec<(&str, Vec<String>)> {
-        let names = |chart: &Chart| chart.curves.iter().map(|curve| curve.name.clone()).collect::<Vec<_>>();
+        let names = |chart: &Chart| chart.series.iter().map(|curve| curve.name.clone()).collect::<Vec<_>>();
         charts.iter().map(|(heading, chart)| (heading.as_str(), names(chart))).collect()
     }
 
@@ -127,8 +127,8 @@ mod tests {
         let curves = curves("{\"step\":5,\"validation_loss\":2.0,\"accuracy\":0.5}\n{\"step\":6,\"lo");
         let charts = curves.charts("text", "nats per text");
         assert_eq!(charts[1].0, "Validation metrics");
-        assert_eq!(charts[1].1.curves, [Curve { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
-        assert_eq!((charts[0].1.curves.len(), charts[0].1.y_label.as_str()), (2, "nats per text"));
+        assert_eq!(charts[1].1.series, [Series { name: "accuracy".into(), points: vec![(5.0, 0.5)] }]);
+        assert_eq!((charts[0].1.series.len(), charts[0].1.y_label.as_str()), (2, "nats per text"));
         assert_eq!((curves.validation(), curves.last_step()), (Some((5, 2.0)), None));
     }
 
@@ -166,7 +166,7 @@ mod tests {
     fn every_number_of_a_step_is_a_point_of_its_curve() {
         let step = "{\"step\":3,\"loss\":2.0,\"learning_rate\":0.1,\"gradient_norm\":0.5,\"tokens_per_second\":7.0}\n";
         let charts = curves(step).charts("text", "nats per text");
-        let points: Vec<_> = charts.iter().map(|(_, chart)| chart.curves[0].points.clone()).collect();
+        let points: Vec<_> = charts.iter().map(|(_, chart)| chart.series[0].points.clone()).collect();
         assert_eq!(points, [2.0, 0.1, 0.5, 7.0].map(|value| vec![(3.0, value)]));
         assert_eq!(curves(step).last_step(), Some(3));
     }
@@ -176,7 +176,7 @@ mod tests {
         for name in ["training_loss", "charged_loss"] {
             let charts =
                 curves(&format!("{{\"step\":1,\"loss\":2.0,\"{name}\":3.0}}\n")).charts("text", "nats per text");
-            assert_eq!((charts[0].1.curves[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
+            assert_eq!((charts[0].1.series[2].points.clone(), charts.len()), (vec![(1.0, 3.0)], 4));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::recipe;
 use crate::sessions::{Session, read_sessions};
 use crate::theme::{bare, dark_style};
 use crate::words::{grouped, lasting};
-use crate::{Curve, TrainingError, ValidationLoss};
+use crate::{Series, TrainingError, ValidationLoss};
 use curves::{Curves, chart};
 pub use sample::Sample;
 
@@ -72,7 +72,7 @@ pub fn draw_losses(runs: &[(String, ModelFolder)]) -> Result<String, TrainingErr
             return Err(InputError::in_file(&path, "holds no loss").advise("train the run for a step or more").into());
         }
         let front = if runs.len() > 1 { format!("{name}: ") } else { String::new() };
-        curves.extend(found.into_iter().map(|curve| Curve { name: format!("{front}{}", curve.name), ..curve }));
+        curves.extend(found.into_iter().map(|curve| Series { name: format!("{front}{}", curve.name), ..curve }));
     }
     Ok(chart("loss, nats", curves).to_svg())
 }

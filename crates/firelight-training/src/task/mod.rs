@@ -45,7 +45,7 @@ pub use measured::{AskedData, MeasuredTask, Measurement, OpenedRun, evaluate_run
 pub use merge::merge;
 pub use request::RunRequest;
 pub use run::Run;
-pub use stack::StackPlace;
+pub use stack::StackPath;
 pub use trained::TrainedRun;
 
 use crate::{Evaluator, Objective, PositionGrid, Problem, Recipe, RecipeError, TrainingError, TrainingModule};
@@ -90,7 +90,7 @@ pub trait Task: Sized {
     const ROWS: &'static [(&'static str, usize)] = ROWS;
     /// Where a structure of this task, or of another one that a training begins from, has the stack that keys of `[model]` describe: a
     /// training takes it from there, and not from the recipe of the run, where the two differ. Default: the recipe tells alone.
-    const STACK: Option<StackPlace> = None;
+    const STACK: Option<StackPath> = None;
 
     /// The `[data]` section.
     type Data: Section;

@@ -9,31 +9,31 @@ use toml::Table;
 
 use crate::{Fields, fields_of};
 
-/// Where a structure, as `config.json` holds it, has the stack whose keys stand flat in `[model]`.
+/// The path in `config.json` of the stack whose keys stand flat in `[model]`.
 ///
 /// ```
-/// use firelight_training::StackPlace;
+/// use firelight_training::StackPath;
 ///
 /// #[derive(serde::Deserialize)]
 /// struct Stack {
 ///     width: usize,
 /// }
 ///
-/// const PLACE: StackPlace = StackPlace::of::<Stack>(&["encoder", "stack"]);
+/// const PATH: StackPath = StackPath::of::<Stack>(&["encoder", "stack"]);
 /// ```
 #[derive(Clone, Copy, Debug)]
-pub struct StackPlace {
+pub struct StackPath {
     path: &'static [&'static str],
     keys: fn() -> Option<Fields>,
 }
 
-impl StackPlace {
+impl StackPath {
     /// A stack that is read as an `S`, at this path of keys from the top of `config.json`.
     pub const fn of<S: DeserializeOwned>(path: &'static [&'static str]) -> Self {
         Self { path, keys: fields_of::<S> }
     }
 
-    /// The keys of the stack of a run; none where its structure has no stack in this place.
+    /// The keys of the stack of a run; none where its structure has no stack at this path.
     fn read(&self, run: &ModelFolder) -> Option<Table> {
         let config: Value = run.read_config(&run.task()?).ok()?;
         let mut stack = self.path.iter().try_fold(&config, |part, key| part.get(key))?.clone();
@@ -105,7 +105,7 @@ mod tests {
         _bias: Option<bool>,
     }
 
-    const PLACE: StackPlace = StackPlace::of::<Stack>(&["encoder", "stack"]);
+    const PATH: StackPath = StackPath::of::<Stack>(&["encoder", "stack"]);
 
     fn section(text: &str) -> Table {
         text.parse().unwrap()
@@ -122,23 +122,23 @@ mod tests {
     fn the_structure_has_the_last_word_where_the_recipe_says_otherwise() {
         let (_home, run) = run(&json!({"encoder": {"stack": {"heads": 2, "layers": [2, 1], "bias": null}}}));
         let said = section("heads = 2\npooling = 'mean'\n");
-        let found = PLACE.corrected(&run, (&said, &said), &[]).unwrap();
+        let found = PATH.corrected(&run, (&said, &said), &[]).unwrap();
         assert_eq!(found, section("heads = 2\nlayers = [2, 1]\npooling = 'mean'\n"));
-        assert!(PLACE.corrected(&run, (&found, &found), &[]).is_none(), "they agree");
-        assert!(PLACE.corrected(&run, (&said, &said), &["layers"]).is_none(), "a key that may differ");
+        assert!(PATH.corrected(&run, (&found, &found), &[]).is_none(), "they agree");
+        assert!(PATH.corrected(&run, (&said, &said), &["layers"]).is_none(), "a key that may differ");
         let flat = section("heads = 2\nlayers = [2, 1]\nbias = true\n");
-        let found = PLACE.corrected(&run, (&flat, &flat), &[]).unwrap();
+        let found = PATH.corrected(&run, (&flat, &flat), &[]).unwrap();
         assert_eq!(found, section("heads = 2\nlayers = [2, 1]\n"), "what the structure leaves out goes");
     }
 
     #[test]
-    fn without_a_stack_in_its_place_the_recipe_tells() {
+    fn without_a_stack_at_its_path_the_recipe_decides() {
         let said = section("heads = 2\n");
         for config in
             [json!({"stack": {"heads": 3}}), json!({"encoder": {"stack": 3}}), json!({"encoder": {"stack": {}}})]
         {
             let (_home, run) = run(&config);
-            assert!(PLACE.corrected(&run, (&said, &said), &[]).is_none(), "{config}");
+            assert!(PATH.corrected(&run, (&said, &said), &[]).is_none(), "{config}");
         }
     }
 }

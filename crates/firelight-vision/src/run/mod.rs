@@ -16,7 +16,7 @@ use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder, TransformerConfig};
 use firelight_storage::{TaskError, listed};
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
-use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPlace, Task};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPath, Task};
 
 pub use corpus::ImageData;
 pub use model_recipe::VisionModelRecipe;
@@ -49,7 +49,7 @@ impl Task for Vision {
         "text_projection",
         "log_scale",
     ];
-    const STACK: Option<StackPlace> = Some(StackPlace::of::<TransformerConfig>(&["vit", "transformer"]));
+    const STACK: Option<StackPath> = Some(StackPath::of::<TransformerConfig>(&["vit", "transformer"]));
 
     type Data = ImageRecipe;
     type Model = VisionModelRecipe;

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Result, ensure};
 use firelight::storage::write_atomic;
 use firelight::training::experiments::PowerFit;
-use firelight::training::{Chart, Curve, draw_charts};
+use firelight::training::{Chart, Series, draw_charts};
 use serde_json::{Value, json};
 
 use super::Bench;
@@ -117,12 +117,12 @@ impl Growth {
     }
 
     /// The logarithms of one figure over that of the length.
-    fn curve(&self, key: &str) -> Curve {
+    fn curve(&self, key: &str) -> Series {
         let point =
             |((length, _), value): (&(u32, Value), Option<f64>)| Some((f64::from(*length).log10(), value?.log10()));
         let points = self.points.iter().zip(self.column(key)).filter_map(point).collect();
         let power = self.fit(key).map_or(String::new(), |fit| format!(" T^{:.2}", fit.exponent));
-        Curve { name: format!("{}{power}", self.kind), points }
+        Series { name: format!("{}{power}", self.kind), points }
     }
 
     fn to_json(&self) -> String {
@@ -189,7 +189,7 @@ fn charts(all: &[Growth]) -> [Chart; 2] {
     let labels = [(TIME, "log10 of seconds"), (MEMORY, "log10 of MiB above the start")];
     labels.map(|(key, y_label)| {
         let curves = all.iter().map(|growth| growth.curve(key)).collect();
-        Chart { x_label: "log10 of tokens".into(), y_label: y_label.into(), curves }
+        Chart { x_label: "log10 of tokens".into(), y_label: y_label.into(), series: curves }
     })
 }
 
@@ -237,11 +237,11 @@ mod tests {
     fn a_chart_has_logarithms_and_leaves_out_what_is_unknown() {
         let [time, memory] = charts(&[growth(Kind::FeedForward, 1.0, None)]);
         assert_eq!(
-            (time.curves[0].name.as_str(), memory.curves[0].name.as_str()),
+            (time.series[0].name.as_str(), memory.series[0].name.as_str()),
             ("feed-forward T^1.00", "feed-forward")
         );
-        let (x, y) = time.curves[0].points[0];
+        let (x, y) = time.series[0].points[0];
         assert!((x - 256_f64.log10()).abs() < 1e-12 && (y - 256e-6_f64.log10()).abs() < 1e-9, "{x} {y}");
-        assert!(time.curves[0].points.len() == 3 && memory.curves[0].points.is_empty());
+        assert!(time.series[0].points.len() == 3 && memory.series[0].points.is_empty());
     }
 }

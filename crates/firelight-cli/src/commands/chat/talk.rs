@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use anyhow::Result;
-use firelight::generation::{GenerationOptions, StopReason};
+use firelight::generation::{GenerationError, GenerationOptions, StopReason};
 use firelight::language::{ChatAnswer, ChatMessage, ChatSession};
 use firelight::storage::{InputError, TaskError, read_text_file, shortened, shortened_reason, write_atomic};
 
@@ -100,14 +100,16 @@ impl<'g> Talk<'g> {
         self.answer(before)
     }
 
-    /// Answers the last message, on the standard output while it is written. Where that fails the conversation is as before.
+    /// Answers the last message, on the standard output while it is written. Where that fails, what was written of the answer is kept; if nothing
+    /// was, the conversation is as before.
     fn answer(&mut self, before: Vec<ChatMessage>) -> Result<()> {
         let options = self.options.clone().with_seed(self.seed());
         let (mut written, mut has_begun): (io::Result<()>, bool) = (Ok(()), false);
         self.signal.begin();
         let answer = self.session.answer(&options, |piece| {
             has_begun = true;
-            written = output::print(piece);
+            // What completes a constrained answer comes behind the piece that was broken off.
+            written = std::mem::replace(&mut written, Ok(())).and_then(|()| output::print(piece));
             match written.is_err() || self.signal.is_asked() {
                 true => ControlFlow::Break(()),
                 false => ControlFlow::Continue(()),
@@ -121,8 +123,14 @@ impl<'g> Talk<'g> {
                 if has_begun {
                     output::print("\n")?; // the end of its line
                 }
-                self.session.set_messages(before);
+                let is_kept = !GenerationError::texts_before(&error).is_empty();
                 self.failures.tell(Err(error));
+                match is_kept {
+                    true => {
+                        output::note(format_args!("the answer is kept as far as it was written; /retry answers again"))
+                    }
+                    false => self.session.set_messages(before),
+                }
             }
         }
         Ok(())

@@ -29,7 +29,7 @@ impl Ablate {
         let Some(finished) = self.grid.train(false)? else { return Ok(()) };
         let results = finished.results();
         finished.write_picture(&results.to_svg())?;
-        finished.print(&results.to_markdown(false), &[])?;
+        finished.print(false, "", &[])?;
         finished.end()
     }
 }

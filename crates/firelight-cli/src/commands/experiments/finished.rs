@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use firelight::storage::write_atomic;
 use firelight::training::experiments::{Grid, Journal, Point, Results};
+use firelight::training::wrapped;
 use serde_json::{Value, json};
 
 use crate::output;
@@ -38,9 +39,13 @@ impl Finished {
         Ok(write_atomic(self.folder.join(name), text)?)
     }
 
-    /// Prints the table, or JSON with `more` beside the results.
-    pub(super) fn print(&self, table: &str, more: &[(&str, Value)]) -> Result<()> {
-        let text = if self.json { serde_json::to_string_pretty(&self.value(more))? + "\n" } else { table.to_string() };
+    /// Prints the table with `told` below, folded where the standard output is a terminal, or JSON with `more` beside the results.
+    pub(super) fn print(&self, with_costs: bool, told: &str, more: &[(&str, Value)]) -> Result<()> {
+        let text = match (self.json, output::columns()) {
+            (true, _) => serde_json::to_string_pretty(&self.value(more))? + "\n",
+            (false, None) => self.results().to_markdown(with_costs) + told,
+            (false, Some(width)) => self.results().to_folded_markdown(with_costs, width) + &wrapped_lines(told, width),
+        };
         output::print(&text)?;
         output::note(format_args!("records: {}", self.folder.join("results.csv").display()));
         Ok(())
@@ -75,5 +80,22 @@ impl Finished {
         bail!(
             "{failed} of {all} trainings failed, the first of them `{name}`: {message}; the same command tries them again"
         )
+    }
+}
+
+/// What stands below a table, of which lines that are no rows are broken between words.
+fn wrapped_lines(text: &str, width: usize) -> String {
+    let line = |line: &str| if line.starts_with('|') { line.to_string() } else { wrapped(line, width) };
+    text.lines().map(|text| line(text) + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_below_a_table_are_broken_and_rows_are_not() {
+        let found = wrapped_lines("\nL = 1 + 2 / N^3 (N parameters)\n\n| a row | of cells |\n", 16);
+        assert_eq!(found, "\nL = 1 + 2 / N^3\n  (N parameters)\n\n| a row | of cells |\n");
     }
 }

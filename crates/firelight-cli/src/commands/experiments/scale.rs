@@ -51,7 +51,7 @@ impl Scale {
         let optima = law.map(|law| optima(&runs, law)).unwrap_or_default();
         let told = law.map(|law| in_words(law, &optima)).unwrap_or_default();
         let more = [("fit", json!(law)), ("optima", json!(optima))];
-        finished.print(&(results.to_markdown(true) + &told), if law.is_some() { &more[..] } else { &[] })?;
+        finished.print(true, &told, if law.is_some() { &more[..] } else { &[] })?;
         finished.end()?;
         fit.transpose()?; // told last, where the trainings are done and the law is not found
         Ok(())

@@ -28,7 +28,7 @@ impl Sweep {
         let results = finished.results();
         finished.write_picture(&results.to_svg())?;
         let best = results.best().map(|best| named(&results, &best)).unwrap_or_default();
-        finished.print(&(results.to_markdown(false) + &best), &[])?;
+        finished.print(false, &best, &[])?;
         finished.end()
     }
 }

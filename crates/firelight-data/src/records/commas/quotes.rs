@@ -2,9 +2,9 @@
 //! do with one another; here they are errors. Source: RFC 4180, section 2, rules 5 to 7, without the ban of quotes within
 //! values that have none around them.
 
-/// Where in a value a byte stands.
+/// The state of the scanner within a value.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum QuoteState {
     Start,
     Plain,
     Quoted,
@@ -17,18 +17,18 @@ pub(super) struct Quotes {
     /// The line that is read, and the one of the quote that opened the value.
     line: usize,
     opened: usize,
-    place: Place,
+    state: QuoteState,
 }
 
 impl Quotes {
     /// Outside quotes, at the beginning of a line.
     pub(super) fn from_line(line: usize) -> Self {
-        Self { line, opened: line, place: Place::Start }
+        Self { line, opened: line, state: QuoteState::Start }
     }
 
     /// Whether what was read ends within quotes.
     pub(super) fn are_open(&self) -> bool {
-        self.place == Place::Quoted
+        self.state == QuoteState::Quoted
     }
 
     /// The error of text that ends within quotes.
@@ -42,18 +42,18 @@ impl Quotes {
     }
 
     fn step(&mut self, byte: u8) -> Result<(), (usize, String)> {
-        self.place = match (self.place, byte) {
-            (Place::Start, b'"') => {
+        self.state = match (self.state, byte) {
+            (QuoteState::Start, b'"') => {
                 self.opened = self.line;
-                Place::Quoted
+                QuoteState::Quoted
             }
-            (Place::Quoted, b'"') => Place::Closed,
-            (Place::Quoted, _) | (Place::Closed, b'"') => Place::Quoted,
-            (_, b',' | b'\n' | b'\r') => Place::Start,
-            (Place::Closed, _) => {
+            (QuoteState::Quoted, b'"') => QuoteState::Closed,
+            (QuoteState::Quoted, _) | (QuoteState::Closed, b'"') => QuoteState::Quoted,
+            (_, b',' | b'\n' | b'\r') => QuoteState::Start,
+            (QuoteState::Closed, _) => {
                 return Err((self.opened, format!("closes on line {} in the middle of a value", self.line)));
             }
-            _ => Place::Plain,
+            _ => QuoteState::Plain,
         };
         self.line += usize::from(byte == b'\n');
         Ok(())

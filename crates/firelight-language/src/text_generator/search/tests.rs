@@ -1,4 +1,4 @@
-use firelight_generation::{ContrastiveOptions, GenerationError, History, LogitsProcessor};
+use firelight_generation::{Constraint, ContrastiveOptions, GenerationError, History, LogitsProcessor, Processing};
 
 use super::*;
 use crate::text_generator::tests::generator;
@@ -122,4 +122,25 @@ fn a_search_that_fails_has_the_best_text_before_the_error() {
     let written = GenerationError::texts_before(&error);
     assert_eq!((written.len(), written[0].ids.len()), (1, 2));
     assert!(!written[0].text.is_empty() && whole.starts_with(&written[0].text), "{whole:?} {written:?}");
+}
+
+#[test]
+fn a_constrained_text_that_an_error_ends_is_completed_in_every_way_of_decoding() {
+    let generator = generator();
+    let constraint = Constraint::regex("[a-g]{4,}h", generator.tokenizer()).unwrap();
+    let processing = Processing { constraint: Some(constraint.clone()), ..Processing::default() };
+    let processing = processing.with_processor(FailsAt { token: 2, is_there: false });
+    let drawn = GenerationOptions::new(30).with_seed(3).with_processing(processing.clone());
+    let beams = BeamOptions::new(30).with_beams(2).with_processing(processing.clone());
+    let contrasted = ContrastiveOptions::new(30).with_processing(processing);
+    for error in [
+        generator.generate("abc", &drawn).unwrap_err(),
+        generator.generate_samples("abc", 2, &drawn).unwrap_err(),
+        generator.search("abc", &beams).unwrap_err(),
+        generator.contrast("abc", &contrasted).unwrap_err(),
+    ] {
+        let texts = GenerationError::texts_before(&error);
+        assert!(!texts.is_empty() && error.to_string().ends_with("it is lost"), "{error}");
+        assert!(texts.iter().all(|text| constraint.accepts(&text.text)), "{texts:?}");
+    }
 }

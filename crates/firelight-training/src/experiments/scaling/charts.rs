@@ -1,7 +1,7 @@
 //! Losses against sizes, with the fitted law.
 
 use super::{ScalingFit, ScalingRun};
-use crate::{Chart, Curve};
+use crate::{Chart, Series};
 
 /// Points of a drawn law: so many that the line shows none of them.
 const SAMPLES: usize = 60;
@@ -15,14 +15,14 @@ pub fn scaling_charts(runs: &[ScalingRun], fit: Option<&ScalingFit>) -> [Chart; 
         let sizes = between(runs, |run| run.parameters);
         let law = |tokens: f64| {
             let points = sizes.iter().map(|size| (size.log10(), fit.law.loss(*size, tokens))).collect();
-            Curve { name: format!("law, {tokens:.2e} tokens"), points }
+            Series { name: format!("law, {tokens:.2e} tokens"), points }
         };
         by_size.extend(different(runs, |run| run.tokens).into_iter().map(law));
         let optima = between(runs, |run| run.flops).into_iter().filter_map(|flops| fit.optimum(flops));
         let points: Vec<(f64, f64)> = optima.map(|optimum| (optimum.flops.log10(), optimum.loss)).collect();
-        by_flops.extend((!points.is_empty()).then(|| Curve { name: "compute-optimal".into(), points }));
+        by_flops.extend((!points.is_empty()).then(|| Series { name: "compute-optimal".into(), points }));
     }
-    let chart = |x_label: &str, curves| Chart { x_label: x_label.into(), y_label: "validation loss".into(), curves };
+    let chart = |x_label: &str, series| Chart { x_label: x_label.into(), y_label: "validation loss".into(), series };
     [chart("log10 of parameters", by_size), chart("log10 of FLOP", by_flops)]
 }
 
@@ -32,12 +32,12 @@ fn measured(
     group: fn(&ScalingRun) -> f64,
     size: fn(&ScalingRun) -> f64,
     unit: &str,
-) -> Vec<Curve> {
+) -> Vec<Series> {
     let curve = |value: f64| {
         let own = runs.iter().filter(|run| group(run) == value);
         let mut points: Vec<(f64, f64)> = own.map(|run| (size(run).log10(), run.loss)).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Curve { name: format!("{value:.2e} {unit}"), points }
+        Series { name: format!("{value:.2e} {unit}"), points }
     };
     different(runs, group).into_iter().map(curve).collect()
 }
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     fn names(chart: &Chart) -> Vec<&str> {
-        chart.curves.iter().map(|curve| curve.name.as_str()).collect()
+        chart.series.iter().map(|curve| curve.name.as_str()).collect()
     }
 
     #[test]
@@ -77,13 +77,13 @@ mod tests {
         let [sizes, flops] = scaling_charts(&runs, None);
         assert_eq!(names(&sizes), ["1.00e5 tokens", "1.00e6 tokens", "1.00e7 tokens"]);
         assert_eq!(names(&flops)[0], "1.00e3 parameters");
-        let logarithms: Vec<f64> = sizes.curves[0].points.iter().map(|point| point.0.round()).collect();
+        let logarithms: Vec<f64> = sizes.series[0].points.iter().map(|point| point.0.round()).collect();
         assert_eq!(logarithms, [3.0, 4.0, 5.0, 6.0]);
 
         let fit = ScalingFit::of(&runs).unwrap();
         let [sizes, flops] = scaling_charts(&runs, Some(&fit));
-        assert_eq!((sizes.curves.len(), names(&flops).last().copied()), (6, Some("compute-optimal")));
+        assert_eq!((sizes.series.len(), names(&flops).last().copied()), (6, Some("compute-optimal")));
         assert!(flops.to_svg_of_points().starts_with("<svg"));
-        assert!(scaling_charts(&[], None)[0].curves.is_empty());
+        assert!(scaling_charts(&[], None)[0].series.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! The rows of a family's table: what a part is called there and here, and how one becomes the other.
+//! The rows of a family's table: how the parameters of a layer are called there and here, and how one becomes the other.
 
 use std::borrow::Cow;
 
@@ -133,9 +133,9 @@ impl Step {
     }
 }
 
-/// What parameters a part has, and how they are called on both sides.
+/// Which parameters a layer has, and how they are called on both sides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum LayerKind {
     /// `weight`, which is transposed, and `bias`.
     Linear,
     /// The same, not transposed.
@@ -148,7 +148,7 @@ enum Part {
     Tensor,
 }
 
-impl Part {
+impl LayerKind {
     /// The ends of the names here and there.
     fn ends(self) -> &'static [[&'static str; 2]] {
         match self {
@@ -160,48 +160,50 @@ impl Part {
     }
 }
 
-/// A row of the table of a family: a part of the model, or one parameter, by its name there and here, where `{}` stands for the number of a
-/// layer or of an expert.
+/// A row of the table of a family: a layer of the model, or one parameter, by its name there and here, where `{}` stands for the number of a
+/// block or of an expert.
 ///
-/// The table says what could be there, the model what is: a row whose part a model does not have is not read, so that one table does for
+/// The table says what could be there, the model what is: a row whose layer a model does not have is not read, so that one table does for
 /// biases or none, experts or none.
+#[doc(alias = "weight conversion")]
+#[doc(alias = "state dict mapping")]
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct WeightMapping {
     theirs: Cow<'static, str>,
     ours: Cow<'static, str>,
-    part: Part,
+    kind: LayerKind,
     steps: Vec<Step>,
     plus: f32,
 }
 
-impl Row {
-    fn new(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>, part: Part) -> Self {
-        Self { theirs: theirs.into(), ours: ours.into(), part, steps: Vec::new(), plus: 0.0 }
+impl WeightMapping {
+    fn new(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>, kind: LayerKind) -> Self {
+        Self { theirs: theirs.into(), ours: ours.into(), kind, steps: Vec::new(), plus: 0.0 }
     }
 
     /// A linear layer, whose matrix PyTorch keeps transposed.
     pub fn linear(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Linear)
+        Self::new(theirs, ours, LayerKind::Linear)
     }
 
     /// A linear layer whose matrix lies as ours: `Conv1D` of GPT-2.
     pub fn conv1d(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Conv1d)
+        Self::new(theirs, ours, LayerKind::Conv1d)
     }
 
     /// A norm.
     pub fn norm(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Norm)
+        Self::new(theirs, ours, LayerKind::Norm)
     }
 
     /// An embedding, whose rows are looked up.
     pub fn table(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Table)
+        Self::new(theirs, ours, LayerKind::Table)
     }
 
     /// One parameter by its whole name.
     pub fn tensor(theirs: impl Into<Cow<'static, str>>, ours: impl Into<Cow<'static, str>>) -> Self {
-        Self::new(theirs, ours, Part::Tensor)
+        Self::new(theirs, ours, LayerKind::Tensor)
     }
 
     /// Takes another step from their tensor to ours; the matrix of a linear layer is transposed behind all of them.
@@ -225,7 +227,7 @@ impl Row {
 
     /// Whether it is about a norm.
     pub fn is_norm(&self) -> bool {
-        self.part == Part::Norm
+        self.kind == LayerKind::Norm
     }
 
     /// What is added to theirs.
@@ -235,7 +237,7 @@ impl Row {
 
     /// The name there of a parameter that this row is about, and the last number of its path.
     pub(super) fn theirs(&self, path: &str) -> Option<(String, Option<usize>)> {
-        self.part.ends().iter().find_map(|[here, there]| {
+        self.kind.ends().iter().find_map(|[here, there]| {
             let numbers = numbers(&self.ours, path.strip_suffix(here)?)?;
             let item = numbers.last().and_then(|number| number.parse().ok());
             Some((filled(&self.theirs, &numbers) + there, item))
@@ -254,7 +256,7 @@ impl Row {
     }
 
     fn all_steps(&self) -> impl Iterator<Item = &Step> {
-        self.steps.iter().chain((self.part == Part::Linear).then_some(&Step::Transposed))
+        self.steps.iter().chain((self.kind == LayerKind::Linear).then_some(&Step::Transposed))
     }
 }
 
@@ -297,10 +299,10 @@ mod tests {
 
     #[test]
     fn a_row_names_both_parameters_of_a_part() {
-        let row = Row::norm("h.{}.ln", "blocks.{}.norm");
+        let row = WeightMapping::norm("h.{}.ln", "blocks.{}.norm");
         assert_eq!(row.theirs("blocks.3.norm.beta"), Some(("h.3.ln.bias".into(), Some(3))));
         assert_eq!(row.theirs("blocks.3.norm.weight"), None);
-        let row = Row::linear("a", "b").step(Step::Part { axis: 0, index: 1, of: 2 });
+        let row = WeightMapping::linear("a", "b").step(Step::Part { axis: 0, index: 1, of: 2 });
         assert_eq!(row.view(&[4, 3], None).unwrap().shape(), [3, 2]);
         assert_eq!(row.view(&[4], None).unwrap().shape(), [2]);
         assert_eq!(row.view(&[5, 3], None), None, "five rows have no halves");
@@ -317,7 +319,7 @@ mod tests {
             Step::Permuted(vec![2, 1, 0]),
         ];
         for step in steps {
-            let row = Row::tensor("a", "b").step(step.clone());
+            let row = WeightMapping::tensor("a", "b").step(step.clone());
             assert_eq!(row.view(&[4, 3], None), None, "{step:?}");
         }
     }
