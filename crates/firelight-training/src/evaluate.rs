@@ -409,6 +409,41 @@ mod tests {
         });
     }
 
+    /// Draws the number of outputs, and has no score.
+    struct Drawn(usize);
+
+    impl Evaluator<Line> for Drawn {
+        fn scores(&self) -> Vec<Score> {
+            Vec::new()
+        }
+
+        fn observe(&mut self, _output: &LossOutput) -> Result<(), TrainingError> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn finish(&mut self, _model: &Line) -> Result<Vec<f64>, TrainingError> {
+            Ok(Vec::new())
+        }
+
+        fn figures(&self) -> Option<Vec<(String, String)>> {
+            Some(vec![("outputs".into(), self.0.to_string())])
+        }
+    }
+
+    #[test]
+    fn every_rank_has_all_batches_drawn() {
+        thread::scope(|scope| {
+            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+                scope.spawn(move || {
+                    let (loader, mut drawn) = (PointLoader::new(vec![(0.0, 1.0); 9], 2), Drawn(0));
+                    measure_on(&line(), &loader, &mut drawn, Arc::new(rank)).unwrap();
+                    assert_eq!(drawn.figures(), Some(vec![("outputs".to_string(), "5".to_string())]));
+                });
+            }
+        });
+    }
+
     #[test]
     #[should_panic(expected = "the evaluator is not Shared")]
     fn what_is_not_shared_does_not_pass_as_shared() {
