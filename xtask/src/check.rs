@@ -49,3 +49,24 @@ fn dependencies() -> Result<()> {
         "cargo install --locked cargo-deny",
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use crate::command::workspace_root;
+
+    /// Clippy looks for what a library prints as far as its root asks for it: so the root of each must.
+    #[test]
+    fn no_library_may_print() {
+        let folders = fs::read_dir(workspace_root().join("crates")).expect("the crates");
+        let roots = folders.map(|folder| folder.expect("a crate").path().join("src/lib.rs"));
+        let libraries: Vec<_> = roots.filter(|root| root.is_file()).collect();
+        assert!(!libraries.is_empty());
+        let is_asked = |text: &str| text.contains("warn(clippy::print_stdout, clippy::print_stderr)");
+        for root in libraries {
+            let text = fs::read_to_string(&root).expect("a text");
+            assert!(is_asked(&text), "{} does not ask clippy what it prints", root.display());
+        }
+    }
+}

@@ -83,29 +83,32 @@ mod tests {
     use super::*;
     use crate::command::workspace_root;
 
-    /// Attention, a block and a mask rule of one's own, with their proofs: what a newcomer reads first.
-    const SHOWN: [&str; 3] = ["own_attention.rs", "own_block.rs", "own_mask.rs"];
+    /// What a newcomer reads first, each with the most lines of code that it has: attention, a block and a mask rule of one's own with
+    /// their proofs, and a model of one's own, which `fit` trains in 100 lines and Burn's Learner in 15 more.
+    const SHOWN: [(&str, usize); 4] = [
+        ("tests/own_attention.rs", 70),
+        ("tests/own_block.rs", 70),
+        ("tests/own_mask.rs", 50),
+        ("src/forecaster.rs", 115),
+    ];
 
-    /// The most lines that each of them has.
-    const LINES: usize = 80;
-
-    /// The files that are too long, with their lines.
-    fn too_long<'a>(files: impl IntoIterator<Item = (&'a str, String)>) -> Vec<(&'a str, usize)> {
-        let counted = files.into_iter().map(|(name, text)| (name, text.lines().count()));
-        counted.filter(|(_, lines)| *lines > LINES).collect()
+    /// Lines that are neither empty nor comments.
+    fn lines_of_code(text: &str) -> usize {
+        let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
+        text.lines().map(str::trim).filter(is_code).count()
     }
 
     #[test]
     fn parts_of_ones_own_are_short() {
-        let folder = workspace_root().join("tests/consumer/tests");
-        let read = |name: &'static str| (name, fs::read_to_string(folder.join(name)).expect("a file of the consumer"));
-        let long = too_long(SHOWN.map(read));
-        assert!(
-            long.is_empty(),
-            "{long:?}: more than {LINES} lines; shorten by a better interface, not by longer lines"
-        );
-        let lines = |count: usize| "//\n".repeat(count);
-        assert_eq!(too_long([("a", lines(LINES)), ("b", lines(LINES + 1))]), [("b", LINES + 1)]);
+        let folder = workspace_root().join("tests/consumer");
+        for (name, most) in SHOWN {
+            let found = lines_of_code(&fs::read_to_string(folder.join(name)).expect("a file of the consumer"));
+            assert!(
+                found <= most,
+                "{name} has {found} lines of code, {most} at most: shorten by a better interface, not by longer lines"
+            );
+        }
+        assert_eq!(lines_of_code("//! A.\n\nfn a() {\n    // One.\n    b(); // Two.\n}\n"), 3);
     }
 
     #[test]

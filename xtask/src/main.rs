@@ -8,6 +8,8 @@ mod command;
 mod consumer;
 mod course;
 mod coverage;
+#[cfg(test)]
+mod duplicates;
 mod fixtures;
 mod fuzz;
 mod losses;

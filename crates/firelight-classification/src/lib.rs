@@ -103,7 +103,7 @@ pub use pooling::{
 };
 #[cfg(feature = "train")]
 pub use pretraining::{
-    EncoderModelRecipe, MaskedCorpus, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
+    EncoderModelRecipe, MaskedData, MaskedLanguage, MaskedLanguageRecipe, NextSentenceBatch, PretrainingBatch,
     PretrainingKeys, PretrainingTask, ReplacedBatch, TextsRecipe,
 };
 pub use question_answerer::{FoundAnswer, QuestionAnswerer};

@@ -53,7 +53,9 @@ pub struct Tagging {
     pub entities: Vec<Entity>,
 }
 
-/// A trained classifier of tokens and its tokenizer.
+/// A trained [`TokenClassifier`] with its tokenizer and the names of its tags: from texts to tags and entities. The network alone reads ids,
+/// as [`TextClassifier`](crate::TextClassifier) is the network of a [`Classifier`](crate::Classifier).
+#[doc(alias = "TokenClassificationPipeline")]
 #[derive(Debug)]
 pub struct Tagger {
     model: TokenClassifier,

@@ -1,6 +1,7 @@
 //! The command as a user meets it: what each command prints where, and one clear line with the right exit code for every
 //! mistake there is.
 
+mod adapting;
 mod answering;
 mod attention;
 mod average;

@@ -5,7 +5,9 @@ use std::path::Path;
 use burn::tensor::Device;
 use firelight_core::inspect;
 use firelight_language::{LanguageModelConfig, TextGenerator};
-use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, save_weights, shortened};
+use firelight_storage::{Checkpoint, InputError, ModelFolder, TaskError, save_weights};
+
+use crate::models::of_task;
 
 /// Writes the run folder of a language model without some heads, `[layer, head]` each, by [`inspect::prune_heads`]: its matrices are smaller, and
 /// it computes what the model does with zeros in the place of these heads. Recipe, tokenizer and data are handed on. The folder cannot be
@@ -31,6 +33,18 @@ pub fn prune_heads(
     out: impl AsRef<Path>,
     device: &Device,
 ) -> Result<ModelFolder, TaskError> {
+    let prune = of_task(run.path(), |entry| entry.prune, ["whose heads cannot be pruned", "give a language model"])?;
+    prune(run, checkpoint, heads, out.as_ref(), device)
+}
+
+/// What [`prune_heads`] does with a language model.
+pub(crate) fn prune_language_model(
+    run: &ModelFolder,
+    checkpoint: &Checkpoint,
+    heads: &[[usize; 2]],
+    out: &Path,
+    device: &Device,
+) -> Result<ModelFolder, TaskError> {
     let mut config = config(run)?;
     let pruned = by_layer(heads, config.transformer.n_layers)?;
     let mut model = TextGenerator::load_from(run.path(), checkpoint, device)?.model().clone();
@@ -49,11 +63,6 @@ pub fn prune_heads(
 
 /// The configuration of a model whose matrices can be cut.
 fn config(run: &ModelFolder) -> Result<LanguageModelConfig, TaskError> {
-    let task = run.task().unwrap_or_default();
-    if task != firelight_language::TASK {
-        let problem = format!("is of the task \"{}\", whose heads cannot be pruned", shortened(&task));
-        return Err(InputError::in_file(run.path(), problem).advise("give a language model").into());
-    }
     if run.quantization().is_file() {
         let problem = "says that the matrices are in blocks, which cannot be cut";
         return Err(InputError::in_file(&run.quantization(), problem)

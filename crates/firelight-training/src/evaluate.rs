@@ -92,7 +92,7 @@ where
 }
 
 /// Evaluates like [`evaluate_on`], and has `evaluator` make its scores like [`measure`]. Ranks share the batches where the evaluator is
-/// [`Shared`](crate::Shared); for another one that has scores, each of them evaluates all batches.
+/// [`Shared`](crate::Shared); for another one that has scores or figures, each of them evaluates all batches.
 ///
 /// ```
 /// # fn of<M>(model: &M, loader: &dyn burn::data::dataloader::DataLoader<<M as burn::train::InferenceStep>::Input>)
@@ -149,7 +149,8 @@ pub(crate) fn names_of<M: InferenceStep>(evaluator: &dyn Evaluator<M>) -> Vec<&'
 
 /// Whether an evaluator has to see the outputs of all batches.
 pub(crate) fn needs_all<M: InferenceStep>(evaluator: &mut dyn Evaluator<M>) -> bool {
-    !evaluator.scores().is_empty() && evaluator.shared().is_none()
+    let says_nothing = evaluator.scores().is_empty() && evaluator.figures().is_none();
+    !says_nothing && evaluator.shared().is_none()
 }
 
 /// The scores of an evaluation that is [done](evaluate_with) on these ranks.
@@ -403,6 +404,41 @@ mod tests {
                     let loader = PointLoader::new(vec![(0.0, 1.0); 9], 2);
                     let (found, scores) = measure_on(&line(), &loader, &mut Seen(0.0), Arc::new(rank)).unwrap();
                     assert_eq!((found.tokens, scores), (9, vec![5.0]));
+                });
+            }
+        });
+    }
+
+    /// Draws the number of outputs, and has no score.
+    struct Drawn(usize);
+
+    impl Evaluator<Line> for Drawn {
+        fn scores(&self) -> Vec<Score> {
+            Vec::new()
+        }
+
+        fn observe(&mut self, _output: &LossOutput) -> Result<(), TrainingError> {
+            self.0 += 1;
+            Ok(())
+        }
+
+        fn finish(&mut self, _model: &Line) -> Result<Vec<f64>, TrainingError> {
+            Ok(Vec::new())
+        }
+
+        fn figures(&self) -> Option<Vec<(String, String)>> {
+            Some(vec![("outputs".into(), self.0.to_string())])
+        }
+    }
+
+    #[test]
+    fn every_rank_has_all_batches_drawn() {
+        thread::scope(|scope| {
+            for rank in Threads::ranks(2, ThreadsOptions::default()) {
+                scope.spawn(move || {
+                    let (loader, mut drawn) = (PointLoader::new(vec![(0.0, 1.0); 9], 2), Drawn(0));
+                    measure_on(&line(), &loader, &mut drawn, Arc::new(rank)).unwrap();
+                    assert_eq!(drawn.figures(), Some(vec![("outputs".to_string(), "5".to_string())]));
                 });
             }
         });

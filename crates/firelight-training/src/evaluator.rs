@@ -84,6 +84,12 @@ pub trait Evaluator<M: InferenceStep>: Send {
     /// What an evaluator returns stops the training.
     fn finish(&mut self, model: &M) -> Result<Vec<f64>, TrainingError>;
 
+    /// What the outputs of the last pass look like, such as a confusion matrix: headings and SVG elements, which are empty before the first
+    /// [`finish`](Self::finish). None, which is the default, says that it draws nothing, so that nobody makes a pass for it.
+    fn figures(&self) -> Option<Vec<(String, String)>> {
+        None
+    }
+
     /// What it makes its scores with, where ranks share the batches ([`Shared`]). Default: nothing.
     fn shared(&mut self) -> Option<&mut dyn SharedEvaluator<M>> {
         None
@@ -160,6 +166,11 @@ pub trait SharedEvaluator<M: InferenceStep>: Send {
     /// # Errors
     /// What an evaluator returns stops the training.
     fn finish(&mut self, model: &M, ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError>;
+
+    /// As [`Evaluator::figures`].
+    fn figures(&self) -> Option<Vec<(String, String)>> {
+        None
+    }
 }
 
 /// The [`Evaluator`] that a [`SharedEvaluator`] is: `Box::new(Shared(evaluator))` is what a training takes.
@@ -178,6 +189,10 @@ impl<M: InferenceStep, E: SharedEvaluator<M>> Evaluator<M> for Shared<E> {
 
     fn finish(&mut self, model: &M) -> Result<Vec<f64>, TrainingError> {
         self.0.finish(model, &Alone)
+    }
+
+    fn figures(&self) -> Option<Vec<(String, String)>> {
+        self.0.figures()
     }
 
     fn shared(&mut self) -> Option<&mut dyn SharedEvaluator<M>> {

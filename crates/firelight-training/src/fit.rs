@@ -123,6 +123,8 @@ pub struct Fitted<M> {
     pub evaluation: Option<ValidationLoss>,
     /// The best evaluation.
     pub best: Option<ValidationLoss>,
+    /// What the evaluator drew of that last step ([`Evaluator::figures`]); none where it draws nothing or did not see it.
+    pub figures: Option<Vec<(String, String)>>,
     /// Whether the run was stopped by its interrupter before its last step.
     pub interrupted: bool,
 }
@@ -191,6 +193,7 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, mut input: FitInput<M>) -> Resu
             done: input.start.step(),
         },
         evaluator: input.evaluator,
+        judged: false,
         evaluating,
         deciding,
         early_stopped: false,
@@ -222,6 +225,7 @@ fn fit_on<M: Trainable>(ranks: &Ranks, model: M, mut input: FitInput<M>) -> Resu
             steps: finished.state.step,
             evaluation: finished.state.evaluation,
             best: finished.state.best,
+            figures: finished.figures,
             interrupted: finished.interrupted,
         }),
     }

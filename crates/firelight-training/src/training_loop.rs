@@ -26,6 +26,7 @@ use crate::{
 pub(crate) struct Finished {
     pub(crate) state: RunState,
     pub(crate) interrupted: bool,
+    pub(crate) figures: Option<Vec<(String, String)>>,
 }
 
 /// A training in progress.
@@ -34,6 +35,8 @@ pub(crate) struct TrainingLoop<M> {
     pub(crate) state: RunState,
     pub(crate) training: TrainingConfig,
     pub(crate) evaluator: Box<dyn Evaluator<M>>,
+    /// Whether the evaluator has judged the weights as they are now.
+    pub(crate) judged: bool,
     /// The ranks that share an evaluation.
     pub(crate) evaluating: Ranks,
     /// The score that decides which evaluation is the best; none is the loss.
@@ -70,7 +73,8 @@ impl<M: Trainable> TrainingLoop<M> {
             self.trainer.ranks.meet()?; // No rank ends well before everything is written.
         }
         self.observers.finished()?;
-        Ok(Finished { state: self.state.clone(), interrupted })
+        let figures = self.judged.then(|| self.evaluator.figures()).flatten();
+        Ok(Finished { state: self.state.clone(), interrupted, figures })
     }
 
     /// Takes steps until the run ends, and returns whether it was interrupted before. An evaluation that is due is made before an
@@ -136,6 +140,7 @@ impl<M: Trainable> TrainingLoop<M> {
         let tell = |output| events.trained(output, newest.borrow().clone(), (step, rate));
         let report = self.trainer.step_since(began, group, tell)?;
         self.state.step = report.step;
+        self.judged = false;
         self.state.loss_scale = self.trainer.loss_scale.as_ref().map(LossScale::state);
         self.observers.step(&report)
     }
@@ -155,6 +160,7 @@ impl<M: Trainable> TrainingLoop<M> {
         let stops = events.end_epoch(&self.trainer);
         self.early_stopped |= self.trainer.ranks.any(stops)?;
         let metrics = self.scores(&valid)?;
+        self.judged = true;
         let badness = self.deciding.map_or(evaluation.loss, |score| {
             let value = metrics[score.name];
             if score.higher_is_better { -value } else { value } // lower is better

@@ -45,7 +45,7 @@ pub use inference::{Classification, ImageClassifier};
 pub use model::{VisionConfig, VisionModel, VitSize};
 pub use rollout::Rollout;
 #[cfg(feature = "train")]
-pub use run::{ImageCorpus, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, images_recipe};
+pub use run::{ImageData, ImageRecipe, Run, TrainedRun, Vision, VisionModelRecipe, VisionRecipe, images_recipe};
 #[cfg(feature = "train")]
 pub use training::{ImageAnswers, VisionTask};
 

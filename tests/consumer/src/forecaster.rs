@@ -9,8 +9,7 @@ use burn::data::dataloader::batcher::Batcher;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::{Dataset, DatasetError};
 use burn::module::Module;
-use burn::nn::loss::{MseLoss, Reduction};
-use burn::nn::{Linear, LinearConfig};
+use burn::nn::{Linear, LinearConfig, loss::MseLoss, loss::Reduction};
 use burn::optim::AdamWConfig;
 use burn::tensor::{Device, Tensor, TensorData};
 use burn::train::logger::FileMetricLogger;
@@ -18,9 +17,8 @@ use burn::train::metric::LossMetric;
 use burn::train::{InferenceStep, Learner, RegressionOutput, SupervisedTraining, TrainOutput, TrainStep};
 use firelight_core::{Pass, PositionConfig, SequenceInput, Transformer, TransformerConfig};
 use firelight_storage::{Existing, ModelFolder};
-use firelight_training::{
-    FitInput, Fitted, MetricsLog, OptimizerConfig, ProgressBar, Report, TensorBoard, TrainingConfig, fit, resume_point,
-};
+use firelight_training::{FitInput, Fitted, MetricsLog, OptimizerConfig, Report, TrainingConfig, fit, resume_point};
+use firelight_training::{ProgressBar, TensorBoard};
 
 /// Places of a series at which the next value is told.
 pub const LENGTH: usize = 24;
@@ -37,8 +35,7 @@ impl Dataset<Series> for Waves {
     fn get(&self, index: usize) -> Result<Series, DatasetError> {
         let of_item = |factor: f32| (index as f32 * factor).fract();
         let (slow, fast, phase) = (0.2 + 0.2 * of_item(0.618), 0.6 + 0.4 * of_item(0.414), 6.3 * of_item(0.732));
-        let at = |t: usize| (slow * t as f32 + phase).sin() + 0.3 * (fast * t as f32).sin();
-        Ok(std::array::from_fn(at))
+        Ok(std::array::from_fn(|t| (slow * t as f32 + phase).sin() + 0.3 * (fast * t as f32).sin()))
     }
 
     fn len(&self) -> usize {
@@ -71,15 +68,13 @@ impl Forecaster {
     pub fn around(encoder: &TransformerConfig, seed: u64, device: &Device) -> Self {
         device.seed(seed);
         let linear = |from, to| LinearConfig::new(from, to).init(device);
-        let (input, output) = (linear(1, encoder.d_model), linear(encoder.d_model, 1));
-        Self { input, encoder: encoder.init(device), output }
+        Self { input: linear(1, encoder.d_model), encoder: encoder.init(device), output: linear(encoder.d_model, 1) }
     }
 
     /// `[B, T] -> [B, T]`: at each place the value after it.
     pub fn forward(&self, series: Tensor<2>) -> Tensor<2> {
         let x = self.input.forward(series.unsqueeze_dim(2)); // [B, T, D]
-        let x = self.encoder.forward(x, &SequenceInput::default(), &mut Pass::default());
-        self.output.forward(x).squeeze_dim(2)
+        self.output.forward(self.encoder.forward(x, &SequenceInput::default(), &mut Pass::default())).squeeze_dim(2)
     }
 
     /// The forecasts of all places, and their error.
@@ -116,9 +111,7 @@ fn loader(waves: Waves) -> Arc<dyn DataLoader<Tensor<2>>> {
 /// Where Burn's logger keeps the metrics of a training in `path`: beside it, for a folder of a run is resumed as long as it holds
 /// nothing but files of a run.
 pub fn burn_metrics(path: &Path) -> PathBuf {
-    let mut folder = path.as_os_str().to_owned();
-    folder.push("-metrics");
-    folder.into()
+    path.with_extension("metrics")
 }
 
 /// Trains in a folder up to a step, from where an earlier training has ended or was killed.
@@ -128,7 +121,6 @@ pub fn burn_metrics(path: &Path) -> PathBuf {
 pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Error>> {
     let folder = ModelFolder::create(path, Existing::Continue)?;
     let start = resume_point(&folder)?.unwrap_or_default();
-    let log = MetricsLog::resume(folder.metrics(), start.step())?;
     let metrics = FileMetricLogger::new(burn_metrics(path));
     let training = loader(Waves(steps * BATCH)).slice(start.step() * BATCH, steps * BATCH);
     let fitted = fit(
@@ -136,15 +128,14 @@ pub fn train(path: &Path, steps: usize) -> Result<Fitted<Forecaster>, Box<dyn Er
         FitInput {
             training: TrainingConfig { steps, evaluate_every: 20, ..TrainingConfig::default() },
             optimizer: OptimizerConfig { learning_rate: 3e-3, ..OptimizerConfig::default() },
+            observers: vec![Box::new(MetricsLog::resume(folder.metrics(), start.step())?)],
             folder: Some(folder),
             start,
-            observers: vec![Box::new(log)],
             extension: Some(Box::new(|training| training.metrics((LossMetric::new(),)).with_metric_logger(metrics))),
             ..FitInput::new(training, loader(Waves(64)))
         },
     )?;
-    let report = Report { title: "waves".into(), target: "series", steps, ..Report::default() };
-    report.write(&ModelFolder::open(path)?)?;
+    Report { title: "waves".into(), target: "series", steps, ..Report::default() }.write(&ModelFolder::open(path)?)?;
     Ok(fitted)
 }
 
@@ -160,13 +151,7 @@ pub fn train_by_burn(path: &Path, steps: usize) -> Result<Forecaster, Box<dyn Er
         .with_default_checkpointers()
         .with_application_logger(None)
         .num_epochs(2);
-    let model = Forecaster::new(&Device::default().autodiff());
-    let result = training.launch(Learner::new(model, AdamWConfig::new().init(), 3e-3));
+    let learner = Learner::new(Forecaster::new(&Device::default().autodiff()), AdamWConfig::new().init(), 3e-3);
+    let result = training.launch(learner);
     result.error.map_or(Ok(result.model), |error| Err(error.to_string().into()))
-}
-
-/// The mean squared error of the forecasts for series that no training has seen.
-pub fn error_of(model: &Forecaster) -> f32 {
-    let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item).ok()).collect();
-    model.regress(Waves(0).batch(unseen, &Device::default())).loss.into_scalar()
 }

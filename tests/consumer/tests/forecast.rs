@@ -6,16 +6,24 @@ use std::process::{Child, Command};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::Dataset;
 use burn::module::Module;
 use burn::tensor::Device;
 use burn::train::logger::{FileMetricLogger, MetricLogger};
 use burn::train::metric::store::Split;
-use firelight_consumer::forecaster::{Forecaster, burn_metrics, error_of, train_by_burn};
+use firelight_consumer::forecaster::{Forecaster, Waves, burn_metrics, train_by_burn};
 use firelight_storage::load_weights;
 
 fn begin(folder: &Path) -> Child {
     let mut command = Command::new(env!("CARGO_BIN_EXE_firelight-consumer"));
     command.arg("forecast").arg(folder).spawn().expect("the program")
+}
+
+/// The mean squared error of the forecasts for series that no training has seen.
+fn error_of(model: &Forecaster) -> f32 {
+    let unseen: Vec<_> = (10_000..10_064).filter_map(|item| Waves(usize::MAX).get(item).ok()).collect();
+    model.regress(Waves(0).batch(unseen, &Device::default())).loss.into_scalar()
 }
 
 /// Kills a training when it has left a checkpoint and is not done.

@@ -24,7 +24,7 @@ type Loader = Arc<dyn DataLoader<PretrainingBatch>>;
 
 /// What a model is pre-trained and validated on.
 #[derive(Debug, Clone)]
-pub struct MaskedCorpus {
+pub struct MaskedData {
     vocabulary: TextVocabulary,
     masks: Arc<MaskVocabulary>,
     objective: PretrainingObjective,
@@ -33,7 +33,7 @@ pub struct MaskedCorpus {
     validation: Units,
 }
 
-impl MaskedCorpus {
+impl MaskedData {
     /// The tokenizer.
     pub fn vocabulary(&self) -> &TextVocabulary {
         &self.vocabulary
@@ -92,7 +92,7 @@ impl MaskedCorpus {
     }
 }
 
-impl DataModule<MaskedLanguage> for MaskedCorpus {
+impl DataModule<MaskedLanguage> for MaskedData {
     fn read(recipe: &mut MaskedLanguageRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         let texts = match (paths, recipe.data.stories) {
             ([], Some(length)) => Texts::of_stories(&recipe.data, recipe.seed, length)?,
@@ -195,16 +195,16 @@ mod tests {
         fs::write(path("train.txt"), "a fine film\n\na fine day\na fine film\n").unwrap();
         fs::write(path("dev.tsv"), "a day\tgood\na film\tbad\n").unwrap();
         let recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
-        let made = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]).unwrap();
+        let made = MaskedData::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]).unwrap();
         assert_eq!(made.sizes(), "3 texts of 15 tokens to train on, 2 of 8 to validate on");
         let folder = ModelFolder::create(path("run"), Existing::Refuse).unwrap();
         made.save(&folder).unwrap();
-        let read = MaskedCorpus::open(&recipe, &folder).unwrap();
+        let read = MaskedData::open(&recipe, &folder).unwrap();
         assert_eq!(read.texts, made.texts);
-        let examples = |corpus: &MaskedCorpus| (0..3).map(|i| corpus.training(&recipe).draw(1, i)).collect::<Vec<_>>();
+        let examples = |corpus: &MaskedData| (0..3).map(|i| corpus.training(&recipe).draw(1, i)).collect::<Vec<_>>();
         assert_eq!(examples(&read), examples(&made));
         assert!(read.is_of(&recipe, &[home.path().into()]).unwrap());
-        let alone = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[path("train.txt")]).unwrap();
+        let alone = MaskedData::read(&mut recipe.clone(), Path::new("x.toml"), &[path("train.txt")]).unwrap();
         assert_eq!(
             (alone.texts.training.len(), alone.texts.validation.len()),
             (2, 1),
@@ -221,13 +221,13 @@ mod tests {
         fs::write(path("dev.txt"), text).unwrap();
         let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
         recipe.data.objective = PretrainingObjective::MaskedAndNextSentence;
-        let read = || MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]);
+        let read = || MaskedData::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]);
         let made = read().unwrap();
         assert_eq!(made.sizes(), "2 documents with 3 pairs of sentences to train on, 2 with 3 to validate on");
         assert_eq!(made.validation_texts(), ["a fine film", "so dull", "a day", "a fine day", "a night"]);
         let folder = ModelFolder::create(path("run"), Existing::Refuse).unwrap();
         made.save(&folder).unwrap();
-        assert_eq!(MaskedCorpus::open(&recipe, &folder).unwrap().texts, made.texts);
+        assert_eq!(MaskedData::open(&recipe, &folder).unwrap().texts, made.texts);
         fs::write(path("dev.txt"), "a day\na night\n").unwrap();
         let error = read().unwrap_err();
         assert!(
@@ -242,7 +242,7 @@ mod tests {
             let change = [&[("data.stories", "20000")], more].concat().into_iter();
             let change: Vec<(String, String)> = change.map(|(key, value)| (key.into(), value.into())).collect();
             let recipe = read_recipe::<MaskedLanguage>(None, &change).unwrap();
-            MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[]).unwrap()
+            MaskedData::read(&mut recipe.clone(), Path::new("x.toml"), &[]).unwrap()
         };
         let made = short(&[]);
         let all = firelight_data::stories(1, 20_000);
@@ -254,7 +254,7 @@ mod tests {
         assert!(pairs.texts.training[0].lines().count() > 3 && pairs.sizes().contains("pairs of sentences"));
         let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
         recipe.data.stories = None;
-        let error = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[]).unwrap_err();
+        let error = MaskedData::read(&mut recipe.clone(), Path::new("x.toml"), &[]).unwrap_err();
         assert!(error.to_string().contains("--data"), "{error}");
     }
 
@@ -268,7 +268,7 @@ mod tests {
         for objective in [PretrainingObjective::Masked, PretrainingObjective::MaskedAndNextSentence, replaced] {
             let mut recipe = read_recipe::<MaskedLanguage>(None, &[]).unwrap();
             recipe.data.objective = objective;
-            let corpus = MaskedCorpus::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]).unwrap();
+            let corpus = MaskedData::read(&mut recipe.clone(), Path::new("x.toml"), &[home.path().into()]).unwrap();
             let dataset = |is_fixed| ExampleDataset { examples: corpus.validation(&recipe), is_fixed };
             assert_eq!(dataset(true).get(0).unwrap(), Some(corpus.validation(&recipe).fixed(0)));
             assert_eq!(dataset(false).get(0).unwrap(), None, "the loader draws");

@@ -5,7 +5,7 @@ use firelight_storage::TaskError;
 use firelight_training::{AskedData, DataModule, MeasuredTask, Measurement, OpenedRun, Shared, TaskEvaluation};
 
 use super::MaskedLanguage;
-use super::corpus::{MaskedCorpus, loss_unit, validation_loader};
+use super::corpus::{MaskedData, loss_unit, validation_loader};
 use super::examples::Examples;
 use super::objective::PretrainingTask;
 use super::recipe::MaskedLanguageRecipe;
@@ -60,8 +60,8 @@ fn examples_of(
     match measured::<MaskedLanguage>(folder, recipe, asked, (&recipe.data.split, &ENDINGS))? {
         Measured::Files(files) => {
             let texts = read_all(&files, |file| of_file(file, &recipe.data))?;
-            MaskedCorpus::examples(recipe, vocabulary, &texts)
+            MaskedData::examples(recipe, vocabulary, &texts)
         }
-        Measured::HeldOut => Ok(MaskedCorpus::open(recipe, folder)?.validation(recipe)),
+        Measured::HeldOut => Ok(MaskedData::open(recipe, folder)?.validation(recipe)),
     }
 }

@@ -23,7 +23,7 @@ use firelight_storage::TaskError;
 use firelight_tasks::{cost_of, problems};
 use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, Problem, RecipeOf, Run, Shared, Task};
 
-pub use corpus::MaskedCorpus;
+pub use corpus::MaskedData;
 pub use examples::{NextSentenceBatch, PretrainingBatch, ReplacedBatch};
 pub use objective::PretrainingTask;
 pub use recipe::{EncoderModelRecipe, MaskedLanguageRecipe, PretrainingKeys, TextsRecipe};
@@ -45,7 +45,7 @@ impl Task for MaskedLanguage {
     type Model = EncoderModelRecipe;
     type Loss = LossConfig;
     type Config = PretrainingConfig;
-    type DataModule = MaskedCorpus;
+    type DataModule = MaskedData;
     type Net = PretrainingModel;
     type Error = TaskError;
 
@@ -73,7 +73,7 @@ impl Task for MaskedLanguage {
 
     on_encoder!();
 
-    fn evaluator(_corpus: &MaskedCorpus, recipe: &MaskedLanguageRecipe) -> Box<dyn Evaluator<PretrainingTask>> {
+    fn evaluator(_corpus: &MaskedData, recipe: &MaskedLanguageRecipe) -> Box<dyn Evaluator<PretrainingTask>> {
         Box::new(Shared(score::PretrainingScores::of(recipe.data.objective)))
     }
 

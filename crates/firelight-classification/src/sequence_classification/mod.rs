@@ -15,12 +15,10 @@ mod tests;
 
 use std::path::Path;
 
-use burn::module::Module;
 use firelight_core::ConfigError;
 use firelight_storage::TaskError;
 use firelight_tasks::problems;
-use firelight_training::metrics::classes::{ClassReport, draw_confusion};
-use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task, measure};
+use firelight_training::{BuiltIn, Evaluator, Problem, RecipeOf, Shared, Task};
 
 pub(crate) use recipe::check_problem_type;
 
@@ -28,7 +26,6 @@ pub use model_recipe::{ClassifierKeys, ClassifierModelRecipe};
 pub use recipe::{ClassificationRecipe, LabelledRecipe, texts_recipe};
 pub use targets::Targets;
 
-use report::Report;
 use score::TextScores;
 
 use crate::loss::{ClassWeights, ProblemType, SequenceLossConfig};
@@ -102,24 +99,9 @@ impl Task for Classification {
     }
 
     fn evaluator(corpus: &RecordData<Self>, _recipe: &ClassificationRecipe) -> Box<dyn Evaluator<ClassifierTask>> {
-        Box::new(Shared(scores_of(corpus)))
+        let targets = corpus.targets();
+        Box::new(Shared(TextScores::on(targets.problem_type(), corpus.validation(), targets.labels().names())))
     }
-
-    fn figures(model: &TextClassifier, corpus: &RecordData<Self>) -> Result<Vec<(String, String)>, Self::Error> {
-        let task = ClassifierTask::new(model.valid(), SequenceLossConfig::default());
-        let (loader, mut scores) = (corpus.reading(&model.devices()[0])?, Shared(scores_of(corpus)));
-        measure(&task, loader.as_ref(), &mut scores)?;
-        let heading = "Confusion matrix of the validation texts: a row for each true label";
-        let drawn = |report: &ClassReport| draw_confusion(&report.confusion, corpus.targets().labels().names());
-        let found = scores.0.report.as_ref().and_then(Report::class);
-        Ok(found.map(|report| (heading.to_string(), drawn(report))).into_iter().collect())
-    }
-}
-
-/// What the validation texts are judged by.
-fn scores_of(corpus: &RecordData<Classification>) -> TextScores {
-    let targets = corpus.targets();
-    TextScores::on(targets.problem_type(), corpus.validation(), targets.labels().len())
 }
 
 /// What of the loss means nothing for the labels of the recipe.

@@ -1,6 +1,7 @@
 //! What a classifier is worth, from what it says of texts: at the evaluations of a training and of a finished model.
 
 use burn::tensor::activation::log_softmax;
+use firelight_training::metrics::classes::{ClassReport, draw_confusion};
 use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use super::report::Report;
@@ -13,21 +14,23 @@ use crate::training::{ClassifierTask, TextAnswers};
 #[derive(Debug)]
 pub(super) struct TextScores {
     problem_type: ProblemType,
+    labels: Vec<String>,
     table: Vec<Judged<Report>>,
     /// As those of [`answers`](crate::classifier::answers).
     rows: Vec<Vec<f64>>,
     truths: Vec<Vec<f64>>,
     /// Of the newest evaluation.
-    pub(super) report: Option<Report>,
+    report: Option<Report>,
 }
 
 impl TextScores {
-    /// What these examples, of so many classes, define: the scores that a model without a mistake would have.
-    pub(super) fn on(problem_type: ProblemType, examples: &[Example], classes: usize) -> Self {
+    /// What these examples, with labels of these names, define: the scores that a model without a mistake would have.
+    pub(super) fn on(problem_type: ProblemType, examples: &[Example], labels: &[String]) -> Self {
         let truths: Vec<Vec<f64>> = examples.iter().map(|example| example.target.numbers()).collect();
-        let rows: Vec<Vec<f64>> = examples.iter().map(|example| right_answer(&example.target, classes)).collect();
+        let rows: Vec<Vec<f64>> = examples.iter().map(|example| right_answer(&example.target, labels.len())).collect();
         let table = Report::of(problem_type, &rows, &truths).table();
-        Self { problem_type, table, rows: Vec::new(), truths: Vec::new(), report: None }
+        let labels = labels.to_vec();
+        Self { problem_type, labels, table, rows: Vec::new(), truths: Vec::new(), report: None }
     }
 }
 
@@ -69,5 +72,13 @@ impl SharedEvaluator<ClassifierTask> for TextScores {
         let [rows, truths] = [&mut self.rows, &mut self.truths].map(std::mem::take);
         let report = self.report.insert(Report::of(self.problem_type, &rows, &truths));
         Ok(values(&self.table, report))
+    }
+
+    /// Where each text has one label.
+    fn figures(&self) -> Option<Vec<(String, String)>> {
+        let heading = "Confusion matrix of the validation texts: a row for each true label";
+        let drawn = |report: &ClassReport| (heading.to_string(), draw_confusion(&report.confusion, &self.labels));
+        let report = self.report.as_ref().and_then(Report::class);
+        (self.problem_type == ProblemType::SingleLabel).then(|| report.map(drawn).into_iter().collect())
     }
 }

@@ -10,17 +10,19 @@ use firelight_generation::{Autoregressive, GenerationOptions};
 use firelight_language::{LanguageModel, TextGenerator};
 use firelight_storage::{Checkpoint, TaskError};
 
-use super::table::{Inspected, Open, text_model};
+use super::table::{Inspected, Open, Prune, text_model};
 use super::{Attends, within};
 use crate::asked::{Asked, check_length};
 use crate::labels::token_labels;
 use crate::maps::{AttentionKind, AttentionMaps};
+use crate::prune::prune_language_model;
 use crate::stacks::ModelStack;
 use crate::text_model::{ReadText, Reader, TextModel};
 
 impl Inspected for TextGenerator {
     const TASKS: &'static [&'static str] = &[firelight_language::TASK];
     const TEXT: Option<Open<TextModel>> = Some(text_model::<Self>);
+    const PRUNE: Option<Prune> = Some(prune_language_model);
 
     fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError> {
         Self::load_from(folder, checkpoint, device)

@@ -29,6 +29,9 @@ const MODELS: &[Entry] = &[
 /// Makes something of the model in a run folder.
 pub(crate) type Open<T> = fn(&Path, &Checkpoint, &Device) -> Result<T, TaskError>;
 
+/// Writes the run folder of a model without some of its heads: by [`prune_heads`](crate::prune_heads).
+pub(crate) type Prune = fn(&ModelFolder, &Checkpoint, &[[usize; 2]], &Path, &Device) -> Result<ModelFolder, TaskError>;
+
 /// A sort of model that can be looked into.
 pub(crate) trait Inspected: Attends + Sized + 'static {
     /// The tasks whose run folders hold such a model.
@@ -36,6 +39,9 @@ pub(crate) trait Inspected: Attends + Sized + 'static {
 
     /// How it is opened to read one text in one pass: by [`text_model`]. Default: it does not read so.
     const TEXT: Option<Open<TextModel>> = None;
+
+    /// How heads are taken out of it. Default: they cannot be.
+    const PRUNE: Option<Prune> = None;
 
     /// Loads the model of a run folder.
     fn open(folder: &Path, checkpoint: &Checkpoint, device: &Device) -> Result<Self, TaskError>;
@@ -50,11 +56,12 @@ pub(crate) struct Entry {
     pub(crate) attends: Open<Box<dyn Attends>>,
     pub(crate) stacks: Open<Vec<ModelStack>>,
     pub(crate) text: Option<Open<TextModel>>,
+    pub(crate) prune: Option<Prune>,
 }
 
 impl Entry {
     const fn of<M: Inspected>() -> Self {
-        Self { tasks: M::TASKS, attends: attends::<M>, stacks: stacks::<M>, text: M::TEXT }
+        Self { tasks: M::TASKS, attends: attends::<M>, stacks: stacks::<M>, text: M::TEXT, prune: M::PRUNE }
     }
 }
 
@@ -136,6 +143,12 @@ mod tests {
             firelight_classification::MASKED_LANGUAGE_TASK,
         ];
         assert_eq!(texts, expected);
+    }
+
+    #[test]
+    fn heads_are_pruned_from_language_models_alone() {
+        let pruned: Vec<&str> = tasks().filter(|task| found(task, |entry| entry.prune).is_ok()).collect();
+        assert_eq!(pruned, [firelight_language::TASK]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::hash::{Hash, Hasher};
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use burn::data::dataloader::DataLoader;
@@ -72,11 +73,18 @@ impl SourceTokens {
 #[derive(Debug, Clone)]
 pub(super) struct Corpus {
     parts: Vec<SourceTokens>,
+    /// Where each source was read, for errors; none are known of a text that was generated or kept in a run folder.
+    files: Vec<PathBuf>,
 }
 
 impl Corpus {
     pub(super) fn new(parts: Vec<SourceTokens>) -> Self {
-        Self { parts }
+        Self { parts, files: Vec::new() }
+    }
+
+    /// The same, whose sources were read from these files.
+    pub(super) fn read_from(self, files: Vec<PathBuf>) -> Self {
+        Self { files, ..self }
     }
 
     pub(super) fn parts(&self) -> impl Iterator<Item = &SourceTokens> {
@@ -162,10 +170,13 @@ impl Corpus {
             Split::Validation => WindowDataset::for_evaluation(tokens.clone(), row_len),
         };
         let (mut streams, mut documents) = (Vec::new(), Vec::new());
-        for part in self.parts() {
+        for (source, part) in self.parts().enumerate() {
+            let of_source = in_file(self.files.get(source));
             match part {
-                SourceTokens::Stream(tokens) => streams.push(windows(tokens)?),
-                SourceTokens::Documents(part) => documents.push(DocumentDataset::new(part, row_len, split)?),
+                SourceTokens::Stream(tokens) => streams.push(windows(tokens).map_err(of_source)?),
+                SourceTokens::Documents(part) => {
+                    documents.push(DocumentDataset::new(part, row_len, split).map_err(of_source)?)
+                }
             }
         }
         let packed = |documents| PackedDataset::new(documents, row_len, recipe.seed);
@@ -175,6 +186,17 @@ impl Corpus {
             Packing::BestFit => Rows::Packed(Mixture::new(documents.into_iter().map(packed).collect(), weights)),
         };
         Ok(Items { rows, row_len })
+    }
+}
+
+/// A converter to an error that names the file of its source, where one is known, for `map_err`.
+pub(super) fn in_file(file: Option<&PathBuf>) -> impl FnOnce(DataError) -> DataError {
+    move |error| match (error, file) {
+        (DataError::Input(mut error), Some(file)) => {
+            error.problem = format!("in `{}` {}", file.display(), error.problem);
+            error.into()
+        }
+        (error, _) => error,
     }
 }
 
@@ -306,6 +328,25 @@ mod tests {
         let sizes: Vec<[usize; 2]> = loader.iter().map(|batch| batch.unwrap().inputs.dims()).collect();
         assert!(sizes.len() == 40 && sizes.iter().all(|[rows, length]| rows * length <= 60), "{sizes:?}");
         assert!(sizes.iter().any(|size| size[0] > 5) && sizes.iter().any(|size| size[1] == 24), "{sizes:?}");
+    }
+
+    #[test]
+    fn the_source_that_is_too_short_is_named() {
+        let home = tempfile::tempdir().unwrap();
+        let paths = ["long.txt", "short.txt"].map(|name| home.path().join(name));
+        fs::write(&paths[0], text()).unwrap();
+        fs::write(&paths[1], "abcde").unwrap();
+        for documents in [&PACKED[..0], &PACKED[..]] {
+            let recipe = recipe(documents);
+            let sources = Sources::at(&recipe.data, &paths).unwrap();
+            let tokenizer = sources.tokenizer(&recipe.data).unwrap();
+            let found = sources.encode(&tokenizer, &recipe.data).and_then(|[training, validation]| {
+                training.check(Split::Training, &recipe)?;
+                validation.check(Split::Validation, &recipe)
+            });
+            let (error, place) = (found.unwrap_err().to_string(), format!("in `{}` ", paths[1].display()));
+            assert!(error.starts_with(&place) && !error.contains("long.txt"), "{error}");
+        }
     }
 
     #[test]

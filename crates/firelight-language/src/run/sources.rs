@@ -10,7 +10,7 @@ use firelight_data::{
 };
 
 use super::DataRecipe;
-use super::corpus::{Corpus, SourceTokens};
+use super::corpus::{Corpus, SourceTokens, in_file};
 use firelight_storage::TaskError;
 
 /// No vocabulary of BPE is learnt from more text, in bytes: the sources have equal shares in it.
@@ -62,16 +62,25 @@ impl Sources {
     /// The ids to train and to validate on, source by source.
     pub(super) fn encode(&self, tokenizer: &Tokenizer, data: &DataRecipe) -> Result<[Corpus; 2], DataError> {
         let (whole, places) = self.build(tokenizer, data)?;
-        let mut parts = [Vec::new(), Vec::new()];
-        for [training, validation] in places {
+        let (mut parts, files) = ([Vec::new(), Vec::new()], self.files());
+        for (source, [training, validation]) in places.into_iter().enumerate() {
             let training = whole.within(training);
             let pair = match validation.is_empty() {
-                true => training.hold_out(&self.split(data))?,
+                true => training.hold_out(&self.split(data)).map_err(in_file(files[0].get(source)))?,
                 false => [training, whole.within(validation)],
             };
             parts.iter_mut().zip(pair).for_each(|(parts, part)| parts.push(part));
         }
-        Ok(parts.map(Corpus::new))
+        let ([training, validation], [trained, validated]) = (parts, files);
+        Ok([Corpus::new(training).read_from(trained), Corpus::new(validation).read_from(validated)])
+    }
+
+    /// The first file of each source to train on, and to validate on.
+    fn files(&self) -> [Vec<PathBuf>; 2] {
+        let Self::Files(sources) = self else { return Default::default() };
+        let training = |source: &SplitFiles| source.training.first().cloned().unwrap_or_default();
+        let validation = |source: &SplitFiles| source.validation.first().cloned().unwrap_or_else(|| training(source));
+        [sources.iter().map(training).collect(), sources.iter().map(validation).collect()]
     }
 
     fn split(&self, data: &DataRecipe) -> SplitConfig {

@@ -8,7 +8,7 @@ use firelight_storage::is_adapter_path;
 use super::{InitConfig, Regrid, Resize, fit};
 use crate::path::fits;
 
-/// How many parameters a message names of each sort.
+/// How many parameters a message names of each sort; those of another shape it lists all.
 const LISTED: usize = 8;
 
 /// Paths and shapes of a model's parameters, in their order.
@@ -214,33 +214,42 @@ fn idle(init: &InitConfig, own: &Shapes, found: &BTreeMap<String, Vec<usize>>) -
     keys.iter().flat_map(of).collect()
 }
 
-impl fmt::Display for Mismatch {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+impl Mismatch {
+    /// What does not fit in one line, and a line for each parameter of another shape.
+    pub(crate) fn problems(&self) -> Vec<String> {
         let shape = |(path, found, expected): &(String, Vec<usize>, Vec<usize>)| {
             format!("`{path}` is {found:?} and must be {expected:?}")
         };
+        [self.to_string()].into_iter().chain(self.shapes.iter().map(shape)).collect()
+    }
+}
+
+/// Without the shapes.
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let quoted = |path: &String| format!("`{path}`");
         let resize = if self.is_resizable { "set init.resize = true to keep the rows in common, or " } else { "" };
         let sorts = [
-            ("of another shape", listed(self.shapes.iter().map(shape)), format!("{resize}name them in init.exclude")),
             (
                 "missing in it",
                 listed(self.missing.iter().map(quoted)),
-                "name what may begin anew in init.allow_missing".into(),
+                "name what may begin anew in init.allow_missing",
             ),
             (
                 "unknown to the model",
                 listed(self.unused.iter().map(quoted)),
-                "name what is not needed in init.allow_unused".into(),
+                "name what is not needed in init.allow_unused",
             ),
-            ("fitting no parameter", listed(self.idle.iter().cloned()), "mend the patterns".into()),
+            ("fitting no parameter", listed(self.idle.iter().cloned()), "mend the patterns"),
         ];
         let sorts = sorts.iter().filter_map(|(sort, listed, mend)| {
             let (count, listed) = listed.as_ref()?;
             Some(format!("{count} {sort} ({listed}): {mend}"))
         });
+        let unlike = (!self.shapes.is_empty())
+            .then(|| format!("{} of another shape: {resize}name them in init.exclude", self.shapes.len()));
         let nothing = self.takes_nothing.then(|| "no parameter is taken over".to_string());
-        f.write_str(&sorts.chain(nothing).collect::<Vec<_>>().join("; "))
+        f.write_str(&unlike.into_iter().chain(sorts).chain(nothing).collect::<Vec<_>>().join("; "))
     }
 }
 

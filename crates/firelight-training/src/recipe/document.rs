@@ -337,6 +337,18 @@ mod tests {
     }
 
     #[test]
+    fn every_key_of_old_is_answered_with_its_new_name() {
+        for (old, new) in RENAMED {
+            let ((home, key), section) = (old.rsplit_once('.').unwrap(), old.split('.').next().unwrap());
+            let text = format!("[{home}]\n{key} = 1\n");
+            let known = [(section, Some(["batching"].as_slice()))];
+            let found = Document::parse(&text, "old.toml").unwrap().take_unknown_keys(&known);
+            let found: Vec<String> = found.into_iter().map(|(error, _)| error.to_string()).collect();
+            assert_eq!(found, [format!("`old.toml`, line 2: unknown key `{old}`; renamed to `{new}`")]);
+        }
+    }
+
+    #[test]
     fn a_key_is_alike_by_its_beginning_or_its_letters() {
         let known = [("schedule", Some(["kind", "warmup_steps"].as_slice()))];
         assert_eq!(nearest("schedule", "warmup", &known).as_deref(), Some("schedule.warmup_steps"));

@@ -54,7 +54,8 @@ pub trait DataModule<T: Task>: Sized {
     /// How much there is to train and validate on, in words: `90 tokens to train on, 10 to validate on`.
     fn sizes(&self) -> String;
 
-    /// Batches in which a training sees all of its data once.
+    /// Batches in which a training sees all of its data once. They are steps where `training.gradient_accumulation_steps` is 1: a step
+    /// has so many batches.
     ///
     /// # Errors
     /// If there is nothing to train on, or it does not fit into batches.

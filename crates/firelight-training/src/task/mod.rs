@@ -201,20 +201,12 @@ pub trait Task: Sized {
         parts::of(model)
     }
 
-    /// What makes scores of every evaluation, beside the loss.
+    /// What makes scores of every evaluation, beside the loss, and figures for the report.
     fn evaluator(
         _corpus: &Self::DataModule,
         _recipe: &RecipeOf<Self>,
     ) -> Box<dyn Evaluator<TrainingModule<Self::Net>>> {
         Box::new(())
-    }
-
-    /// What the report shows of the trained model beside its curves, such as a confusion matrix: headings and SVG elements.
-    ///
-    /// # Errors
-    /// If the data cannot be read.
-    fn figures(_model: &Self::Net, _corpus: &Self::DataModule) -> Result<Vec<(String, String)>, Self::Error> {
-        Ok(Vec::new())
     }
 
     /// What a batch of the training would cost. Default: what the parameters of a [`model`](Self::model) on `device` tell

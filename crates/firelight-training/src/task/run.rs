@@ -294,6 +294,7 @@ impl<T: Task> Run<T> {
             planned: self.recipe.training.steps,
             evaluation: fitted.evaluation,
             best: fitted.best,
+            figures: fitted.figures,
             monitor: self.recipe.training.monitor,
             interrupted: fitted.interrupted,
         })

@@ -12,7 +12,7 @@ use super::{RecipeOf, Task, blocks};
 use crate::freeze::is_frozen;
 use crate::init::{InitReport, Match, Matching, Other, Regrid, TaskRules, matched, take};
 use crate::path::{fits, shapes_of};
-use crate::{Problem, TrainingError};
+use crate::{Problem, RecipeError, TrainingError};
 
 /// The model before its first step, and what of it came from where, where it begins from other weights.
 pub(super) fn begin<T: Task>(
@@ -118,9 +118,10 @@ impl Start {
         let renamed = T::renamed(config);
         let rules = TaskRules { head: T::HEAD, other, renamed, rows: T::ROWS, regrid };
         let matching = matched(&recipe.init, &rules, &own, &shapes).map_err(|mismatch| {
-            let path = source.path.display();
-            let problem = format!("`{path}`, which init.from names, does not fit the model: {mismatch}");
-            TrainingError::from(InputError::new(problem))
+            let mut problems = mismatch.problems();
+            let place = format!("`{}`, which init.from names, does not fit the model: ", source.path.display());
+            problems[0].insert_str(0, &place);
+            RecipeError::Several { errors: problems.into_iter().map(InputError::new).collect() }
         })?;
         Ok(Some(Self { source, found, regrid, matching }))
     }

@@ -4,14 +4,15 @@ use std::error::Error;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use burn::tensor::Device;
 use burn::train::{TrainLoader, ValidLoader};
 use firelight_storage::ModelFolder;
 
 use super::{BatchCost, BuiltIn, DataModule, NoKeys, RecipeOf, RunRequest, Task};
-use crate::TrainingModule;
 use crate::toy::{Line, Noted, PointLoader};
+use crate::{Communicator, Evaluator, Score, Shared, SharedEvaluator, TrainingError, TrainingModule, ValidOutput};
 
 /// The task of a line through points.
 pub(super) struct Toy;
@@ -35,12 +36,52 @@ impl Task for Toy {
         Line::new(0.0, 0.0, device)
     }
 
+    fn evaluator(_corpus: &(), _recipe: &RecipeOf<Self>) -> Box<dyn Evaluator<TrainingModule<Line>>> {
+        Box::new(Shared(Counted::default()))
+    }
+
     fn batch_cost(recipe: &RecipeOf<Self>, _config: &NoKeys, _device: &Device) -> BatchCost {
         // As if the points of all batches lay in memory: so a recipe can ask for more than any machine has.
         let activations_per_token = 2 * recipe.training.gradient_accumulation_steps;
         let (parameters, flops_per_token, logits_per_token) = (2, 12.0, 0);
         let tokens = recipe.training.batch_size;
         BatchCost { parameters, flops_per_token, activations_per_token, logits_per_token, tokens }
+    }
+}
+
+/// Validation batches that toys have judged in this process.
+pub(super) static JUDGED: AtomicUsize = AtomicUsize::new(0);
+
+/// Draws how many batches the last pass had.
+#[derive(Default)]
+struct Counted {
+    batches: usize,
+    drawn: Vec<(String, String)>,
+}
+
+impl SharedEvaluator<TrainingModule<Line>> for Counted {
+    fn scores(&self) -> Vec<Score> {
+        Vec::new()
+    }
+
+    fn batch_statistics(&self, _output: &ValidOutput<()>) -> Result<Vec<Vec<f64>>, TrainingError> {
+        JUDGED.fetch_add(1, Ordering::Relaxed);
+        Ok(vec![Vec::new()])
+    }
+
+    fn update(&mut self, statistics: Vec<Vec<f64>>) -> Result<(), TrainingError> {
+        self.batches += statistics.len();
+        Ok(())
+    }
+
+    fn finish(&mut self, _model: &TrainingModule<Line>, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
+        let batches = std::mem::take(&mut self.batches);
+        self.drawn = vec![("Batches".into(), format!("<svg><text>{batches} batches</text></svg>"))];
+        Ok(Vec::new())
+    }
+
+    fn figures(&self) -> Option<Vec<(String, String)>> {
+        Some(self.drawn.clone())
     }
 }
 

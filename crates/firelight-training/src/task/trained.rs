@@ -5,9 +5,11 @@ use std::fmt;
 use burn::tensor::Device;
 use firelight_storage::{Checkpoint, ModelFolder};
 
+use super::run::training_module;
 use super::{DataModule, Task, blocks, read_recipe};
+use crate::evaluate::device_of;
 use crate::report::newest_evaluation;
-use crate::{Report, Sample, TrainingError, ValidationLoss};
+use crate::{Report, Sample, TrainingError, ValidationLoss, measure};
 
 /// What a training leaves behind.
 pub struct TrainedRun<T: Task> {
@@ -29,6 +31,8 @@ pub struct TrainedRun<T: Task> {
     pub monitor: String,
     /// Whether the run was stopped before its last step.
     pub interrupted: bool,
+    /// What the last evaluation drew, where it was one of these weights.
+    pub(super) figures: Option<Vec<(String, String)>>,
 }
 
 impl<T: Task> TrainedRun<T> {
@@ -46,24 +50,38 @@ impl<T: Task> TrainedRun<T> {
         let steps = found.step.or(evaluation.map(|newest| newest.step)).unwrap_or(0);
         let (best, planned) = (best_in(&folder)?, recipe.training.steps);
         let (monitor, interrupted) = (recipe.training.monitor, steps < planned);
-        Ok(Self { folder, model, corpus, steps, planned, evaluation, best, monitor, interrupted })
+        let figures = None;
+        Ok(Self { folder, model, corpus, steps, planned, evaluation, best, monitor, interrupted, figures })
     }
 
-    /// Writes `report.html` into the run folder: curves, the task's figures, recipe, parameters and samples, and when, for how
-    /// long, where and by which commands the run was trained.
+    /// Writes `report.html` into the run folder: curves, the figures of the last evaluation, recipe, parameters and samples, and when,
+    /// for how long, where and by which commands the run was trained. A run that was [opened](Self::open), or stopped between two
+    /// evaluations, is evaluated for its figures, if its evaluator draws any.
     ///
     /// # Errors
-    /// If the run's metrics cannot be read, the task cannot draw, or the page cannot be written.
+    /// If the run's metrics or its data cannot be read, the device fails, or the page cannot be written.
     pub fn write_report(&self, samples: Vec<Sample>) -> Result<(), T::Error> {
         let report = Report {
             loss_unit: self.corpus.loss_unit(),
             facts: self.facts(),
             parameters: T::parameters(&self.model),
-            figures: T::figures(&self.model, &self.corpus)?,
+            figures: self.figures.clone().map_or_else(|| self.drawn(), Ok)?,
             samples,
             ..bare::<T>(&self.folder, self.planned)
         };
         Ok(report.write(&self.folder)?)
+    }
+
+    /// The figures of one pass over the validation data.
+    fn drawn(&self) -> Result<Vec<(String, String)>, T::Error> {
+        let recipe = read_recipe::<T>(Some(&self.folder.recipe()), &[])?;
+        let mut evaluator = T::evaluator(&self.corpus, &recipe);
+        if evaluator.figures().is_some() {
+            let loader = self.corpus.validation_loader(&recipe, &device_of(&self.model))?;
+            let model = training_module::<T>(&recipe, self.model.clone());
+            measure(&model, loader.as_ref(), evaluator.as_mut())?;
+        }
+        Ok(evaluator.figures().unwrap_or_default())
     }
 
     /// Writes the report of a run without its model and its data: the curves, the recipe, and what is known of its training.
@@ -107,10 +125,29 @@ impl<T: Task> fmt::Debug for TrainedRun<T> {
 #[cfg(test)]
 mod tests {
     use super::super::Run;
-    use super::super::toy_task::{Toy, request};
+    use super::super::toy_task::{JUDGED, Toy, request};
     use super::*;
     use crate::toy::alone;
     use firelight_storage::Existing;
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn figures_are_those_of_the_last_evaluation_and_cost_no_pass_of_their_own() {
+        let _alone = alone();
+        let (_home, request) = request(&[("training.evaluate_every", "2")]);
+        let judged = || JUDGED.load(Ordering::Relaxed);
+        let before = judged();
+        let trained = Run::<Toy>::prepare(&request).unwrap().fit().unwrap();
+        assert_eq!(judged() - before, 6, "three batches after two steps, and after the third and last");
+        trained.write_report(Vec::new()).unwrap();
+        assert_eq!(judged() - before, 6, "the report evaluates nothing");
+        let page = std::fs::read_to_string(trained.folder.report()).unwrap();
+        assert!(page.contains("<figcaption>Batches</figcaption>") && page.contains(">3 batches<"), "{page}");
+        let opened = TrainedRun::<Toy>::open(ModelFolder::open(trained.folder.path()).unwrap(), &request.device);
+        opened.unwrap().write_report(Vec::new()).unwrap();
+        assert_eq!(judged() - before, 9, "no process keeps the figures of another one");
+        assert_eq!(std::fs::read_to_string(trained.folder.report()).unwrap(), page);
+    }
 
     #[test]
     fn the_report_of_a_run_can_be_made_again_from_its_folder() {

@@ -26,7 +26,7 @@ type Loader = Arc<dyn DataLoader<ImageBatch>>;
 
 /// What a vision transformer is trained and validated on.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ImageCorpus {
+pub struct ImageData {
     training: ImageSet,
     validation: ImageSet,
     normalization: Normalization,
@@ -47,7 +47,7 @@ struct Index {
     labels: Vec<u32>,
 }
 
-impl ImageCorpus {
+impl ImageData {
     /// The images to train on.
     pub fn training(&self) -> &ImageSet {
         &self.training
@@ -93,7 +93,7 @@ impl ImageCorpus {
     }
 }
 
-impl DataModule<Vision> for ImageCorpus {
+impl DataModule<Vision> for ImageData {
     fn read(recipe: &mut VisionRecipe, source: &Path, paths: &[PathBuf]) -> Result<Self, TaskError> {
         Self::of_files(&recipe.data, source, paths)
     }
@@ -197,7 +197,7 @@ pub(super) mod tests {
         let home = tempfile::tempdir().unwrap();
         folder(&home.path().join("data"), 10);
         let data = [home.path().join("data")];
-        let read = ImageCorpus::of_files(&ImageRecipe::default(), Path::new("x.toml"), &data).unwrap();
+        let read = ImageData::of_files(&ImageRecipe::default(), Path::new("x.toml"), &data).unwrap();
         assert_eq!(read.sizes(), "27 images of 1 x 8 x 8 in 3 classes to train on, 3 to validate on");
         let mut labels = read.validation().labels().to_vec();
         labels.sort_unstable();
@@ -206,15 +206,15 @@ pub(super) mod tests {
         let recipe = firelight_training::read_recipe::<Vision>(None, &[]).unwrap();
         let run = ModelFolder::create(home.path().join("run"), Existing::Refuse).unwrap();
         read.save(&run).unwrap();
-        assert_eq!(ImageCorpus::open(&recipe, &run).unwrap(), read);
+        assert_eq!(ImageData::open(&recipe, &run).unwrap(), read);
 
         let half = ImageRecipe {
             split: SplitConfig { validation: Some(HeldOut::Count(15)), ..SplitConfig::default() },
             ..ImageRecipe::default()
         };
-        assert_ne!(ImageCorpus::of_files(&half, Path::new("x.toml"), &data).unwrap(), read);
+        assert_ne!(ImageData::of_files(&half, Path::new("x.toml"), &data).unwrap(), read);
         fs::write(run.image_index(), "{\"classes\": []}").unwrap();
-        let error = ImageCorpus::open(&recipe, &run).unwrap_err();
+        let error = ImageData::open(&recipe, &run).unwrap_err();
         assert!(error.is_user_error() && error.to_string().contains("missing field"), "{error}");
     }
 
@@ -224,7 +224,7 @@ pub(super) mod tests {
         folder(&home.path().join("train"), 4);
         folder(&home.path().join("val"), 2);
         let data = [home.path().to_path_buf()];
-        let read = || ImageCorpus::of_files(&ImageRecipe::default(), Path::new("x.toml"), &data);
+        let read = || ImageData::of_files(&ImageRecipe::default(), Path::new("x.toml"), &data);
         assert_eq!([read().unwrap().training().len(), read().unwrap().validation().len()], [12, 6]);
         fs::create_dir(home.path().join("val/spiral")).unwrap();
         stripes(0, 0).write_png(home.path().join("val/spiral/1.png")).unwrap();
@@ -235,7 +235,7 @@ pub(super) mod tests {
     #[test]
     fn no_data_and_two_folders_are_refused() {
         let read =
-            |paths: &[PathBuf]| ImageCorpus::of_files(&ImageRecipe::default(), Path::new("x.toml"), paths).unwrap_err();
+            |paths: &[PathBuf]| ImageData::of_files(&ImageRecipe::default(), Path::new("x.toml"), paths).unwrap_err();
         assert!(read(&[]).to_string().contains("`x.toml` needs images"));
         assert!(read(&["a".into(), "b".into()]).to_string().contains("2 paths were given"));
         assert!(read(&["missing".into()]).is_user_error());

@@ -9,7 +9,7 @@ use firelight_training::{AskedData, DataModule, MeasuredTask, Measurement, Opene
 
 use super::corpus::loader_of;
 use super::score::ClassScores;
-use super::{ImageCorpus, ImageRecipe, Vision};
+use super::{ImageData, ImageRecipe, Vision};
 use crate::inference::ImageClassifier;
 use crate::training::VisionTask;
 
@@ -30,13 +30,13 @@ impl MeasuredTask for Vision {
             Some((data, split)) => {
                 images(&run.recipe.data, &classifier, data, split)?.with_classes(classifier.classes())?
             }
-            None => ImageCorpus::open(&run.recipe, &run.folder)?.validation().clone(),
+            None => ImageData::open(&run.recipe, &run.folder)?.validation().clone(),
         };
         let normalization = classifier.config().normalization.clone();
         Ok(Measurement {
             task: VisionTask::new(classifier.model().clone(), LossConfig::default()),
             loader: loader_of(set.clone(), normalization, run.device),
-            evaluator: Box::new(Shared(ClassScores::default())),
+            evaluator: Box::new(Shared(ClassScores::of(classifier.classes()))),
             loss_unit: "nats per image".into(),
             count: set.len(),
             examples: Box::new(move |digest| {
@@ -175,7 +175,7 @@ mod tests {
             let loader: Arc<dyn DataLoader<ImageBatch>> =
                 Arc::new(StepLoader::new(images, batcher, 2, &Device::default()));
             let task = VisionTask::new(run.model().clone(), LossConfig::default());
-            (task, loader, Box::new(Shared(ClassScores::default())))
+            (task, loader, Box::new(Shared(ClassScores::of(run.corpus.classes()))))
         });
         assert!(scores.len() == 2 && scores.iter().all(|score| (0.0..=1.0).contains(score)), "{scores:?}");
     }

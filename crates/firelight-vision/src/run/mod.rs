@@ -12,17 +12,13 @@ mod self_check;
 
 use std::path::Path;
 
-use burn::module::Module;
 use burn::tensor::Device;
 use firelight_core::{ConfigError, LossConfig, ParamBuilder, TransformerConfig};
 use firelight_storage::{TaskError, listed};
 use firelight_tasks::{cost_of, patch_grid, problems, structure};
-use firelight_training::metrics::classes::draw_confusion;
-use firelight_training::{
-    BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPath, Task, measure,
-};
+use firelight_training::{BatchCost, BuiltIn, Check, Evaluator, PositionGrid, Problem, Shared, StackPath, Task};
 
-pub use corpus::ImageCorpus;
+pub use corpus::ImageData;
 pub use model_recipe::VisionModelRecipe;
 pub use recipe::{ImageRecipe, VisionRecipe, images_recipe};
 
@@ -59,7 +55,7 @@ impl Task for Vision {
     type Model = VisionModelRecipe;
     type Loss = LossConfig;
     type Config = VisionConfig;
-    type DataModule = ImageCorpus;
+    type DataModule = ImageData;
     type Net = VisionModel;
     type Error = TaskError;
 
@@ -73,7 +69,7 @@ impl Task for Vision {
         ])
     }
 
-    fn config(recipe: &VisionRecipe, corpus: &ImageCorpus, source: &Path) -> Result<VisionConfig, TaskError> {
+    fn config(recipe: &VisionRecipe, corpus: &ImageData, source: &Path) -> Result<VisionConfig, TaskError> {
         let vit = recipe.model.config(corpus.training().shape(), corpus.classes().len());
         let (classes, normalization) = (corpus.classes().to_vec(), corpus.normalization().clone());
         let config =
@@ -94,17 +90,8 @@ impl Task for Vision {
         patch_grid(&config.vit)
     }
 
-    fn evaluator(_corpus: &ImageCorpus, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
-        Box::new(Shared(score::ClassScores::default()))
-    }
-
-    fn figures(model: &VisionModel, corpus: &ImageCorpus) -> Result<Vec<(String, String)>, TaskError> {
-        let task = VisionTask::new(model.valid(), LossConfig::default());
-        let mut scores = Shared(score::ClassScores::default());
-        let (images, normalization) = (corpus.validation().clone(), corpus.normalization().clone());
-        measure(&task, corpus::loader_of(images, normalization, &model.device()).as_ref(), &mut scores)?;
-        let heading = "Confusion matrix of the validation images: a row for each true class";
-        Ok(vec![(heading.to_string(), draw_confusion(&scores.0.confusion, corpus.classes()))])
+    fn evaluator(corpus: &ImageData, _recipe: &VisionRecipe) -> Box<dyn Evaluator<VisionTask>> {
+        Box::new(Shared(score::ClassScores::of(corpus.classes())))
     }
 
     /// A token is a patch, or one before them. The logits of an image are shared among its tokens.

@@ -1,19 +1,27 @@
 //! What a model is worth, from what it says of images: at the evaluations of a training and of a finished model.
 
-use firelight_training::metrics::classes::class_report;
+use firelight_training::metrics::classes::{class_report, draw_confusion};
 use firelight_training::{Communicator, Score, SharedEvaluator, TrainingError, ValidOutput};
 
 use crate::inference::softmax;
 use crate::training::{ImageAnswers, VisionTask};
 
 /// Of all classes that occur, the accuracy and the mean of their F1.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ClassScores {
+    classes: Vec<String>,
     /// Image by image.
     probabilities: Vec<Vec<f64>>,
     targets: Vec<usize>,
     /// Of the last evaluation: how often each true class (row) was given each class.
-    pub(super) confusion: Vec<Vec<usize>>,
+    confusion: Option<Vec<Vec<usize>>>,
+}
+
+impl ClassScores {
+    /// Of images of these classes.
+    pub(super) fn of(classes: &[String]) -> Self {
+        Self { classes: classes.to_vec(), probabilities: Vec::new(), targets: Vec::new(), confusion: None }
+    }
 }
 
 impl SharedEvaluator<VisionTask> for ClassScores {
@@ -40,9 +48,15 @@ impl SharedEvaluator<VisionTask> for ClassScores {
     }
 
     fn finish(&mut self, _task: &VisionTask, _ranks: &dyn Communicator) -> Result<Vec<f64>, TrainingError> {
-        let Self { probabilities, targets, .. } = std::mem::take(self);
+        let (probabilities, targets) = (std::mem::take(&mut self.probabilities), std::mem::take(&mut self.targets));
         let report = class_report(&probabilities, &targets);
-        self.confusion = report.confusion;
+        self.confusion = Some(report.confusion);
         Ok(vec![report.accuracy, report.macro_f1])
+    }
+
+    fn figures(&self) -> Option<Vec<(String, String)>> {
+        let heading = "Confusion matrix of the validation images: a row for each true class";
+        let drawn = |confusion: &Vec<Vec<usize>>| (heading.to_string(), draw_confusion(confusion, &self.classes));
+        Some(self.confusion.iter().map(drawn).collect())
     }
 }

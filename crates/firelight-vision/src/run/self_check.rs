@@ -8,7 +8,7 @@ use firelight_storage::TaskError;
 use firelight_training::{Check, Task, TrainingError};
 
 use super::corpus::loader_of;
-use super::{ImageCorpus, Run, Vision};
+use super::{ImageData, Run, Vision};
 use crate::data::ImageBatch;
 use crate::model::{VisionConfig, VisionModel};
 use crate::training::VisionTask;
@@ -33,7 +33,7 @@ pub(super) fn self_check(run: &Run) -> Result<Vec<Check>, TaskError> {
 }
 
 /// The first images as they are.
-fn first(corpus: &ImageCorpus, device: &Device) -> Result<ImageBatch, TaskError> {
+fn first(corpus: &ImageData, device: &Device) -> Result<ImageBatch, TaskError> {
     let images = corpus.training();
     let few = IMAGES.min(images.len());
     let (first, _) = images.split((images.len() - few).max(1))?;
