@@ -164,9 +164,11 @@ pub fn contrastive_search_rows<M: HiddenStates>(
     options: &[ContrastiveOptions],
 ) -> Result<Vec<Generated>, GenerationError> {
     options.iter().try_for_each(ContrastiveOptions::validate)?;
-    let of_row = |row: usize| options.get(row).unwrap_or_else(|| panic!("options for {} rows of more", options.len()));
+    let of_row = |row: usize| {
+        options.get(row).unwrap_or_else(|| panic!("there are more rows than the {} options", options.len()))
+    };
     let search = Contrast::new(model, prompt, of_row)?;
-    assert_eq!(search.rows(), options.len(), "options for each row");
+    assert_eq!(search.rows(), options.len(), "there are options for each row");
     search.write()
 }
 

@@ -98,8 +98,8 @@ pub enum GenerationError {
     #[error("{cause}")]
     Unfinished {
         /// What was written until then, one for each row. Rows that had ended before keep their reason; the others have
-        /// [`StopReason::Failed`](crate::StopReason::Failed), and under a [`Constraint`](crate::Constraint) they are completed by tokens that nobody
-        /// chose. Functions that return ids alone leave `text` empty.
+        /// [`StopReason::Failed`](crate::StopReason::Failed), and under a [`Constraint`](crate::Constraint) those that have begun are completed by
+        /// tokens that nobody chose. Functions that return ids alone leave `text` empty.
         texts: Vec<GeneratedText>,
         /// Why they ended.
         cause: Box<GenerationError>,

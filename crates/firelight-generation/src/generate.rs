@@ -25,8 +25,8 @@ pub struct Generated {
 /// `observe` sees the tokens of every step as they come, one entry per row, `None` for rows that have ended; it breaks
 /// off the generation with [`ControlFlow::Break`]. Callers with nothing to watch pass `|_| ControlFlow::Continue(())`.
 ///
-/// A row under a [`Constraint`](crate::Constraint) that is broken off, or that an error ends, is completed by tokens that the model did not
-/// choose and `observe` does not see.
+/// A row under a [`Constraint`](crate::Constraint) that has begun, and is broken off or ended by an error, is completed by tokens that the model
+/// did not choose and `observe` does not see.
 ///
 /// # Errors
 /// Options out of range, a prompt that the model refuses, or logits that are no distribution. An error after the first token is

@@ -70,7 +70,10 @@ impl PruneHeads {
             return Ok(self.heads.clone());
         };
         let has_text = self.input.is_given() || self.ranking.has_file();
-        ensure!(has_text, Mistake("--keep-top orders heads by a text: give --text or --file".into()));
+        ensure!(
+            has_text,
+            Mistake("--keep-top orders heads by a text: give --text, --file, --conllu or --pairs".into())
+        );
         Ok(self.ranking.table(&self.model, &self.input)?.all_but_first(kept)?)
     }
 }

@@ -37,17 +37,30 @@ impl Repetitions {
     /// Adds the tokens that end a repetition to the penalty.
     pub(super) fn add_breakers(&self, processing: &mut Processing, tokenizer: &Tokenizer) -> Result<()> {
         let Some(dry) = &mut processing.dry else { return Ok(()) };
+        if self.dry_sequence_breaker.is_empty() {
+            return Ok(());
+        }
+        let tokens = texts_of_tokens(tokenizer);
         for text in &self.dry_sequence_breaker {
             ensure!(!text.is_empty(), Mistake("--dry-sequence-breaker is an empty text; leave it out".into()));
+            let holds = |token: &[u8]| token.windows(text.len()).any(|part| part == text.as_bytes());
+            let found = (0u32..).zip(&tokens).filter_map(|(id, token)| holds(token).then_some(id));
             let known = dry.breakers.len();
-            let holds = |id: &u32| tokenizer.decode(&[*id]).contains(text.as_str());
-            dry.breakers.extend((0..tokenizer.vocab_size() as u32).filter(holds));
+            dry.breakers.extend(found);
             let problem =
                 format!("--dry-sequence-breaker: no token of the model has `{text}` in it; give a shorter text");
             ensure!(dry.breakers.len() > known, Mistake(problem));
         }
         Ok(())
     }
+}
+
+/// The bytes that each token stands for in the middle of a text, with the space in front that a decoder leaves out at the beginning. Where a
+/// tokenizer does not know them, as WordPiece, the text of the token alone.
+fn texts_of_tokens(tokenizer: &Tokenizer) -> Vec<Vec<u8>> {
+    tokenizer
+        .token_bytes()
+        .unwrap_or_else(|_| (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.decode(&[id]).into_bytes()).collect())
 }
 
 #[cfg(test)]
@@ -92,6 +105,20 @@ mod tests {
         assert_eq!(found.unwrap(), Some(expected));
         assert_eq!(dry(&["--dry-multiplier", "0.8", "--dry-allowed", "2"]).unwrap(), Some(Dry::default()));
         assert_eq!(dry(&[]).unwrap(), None);
+    }
+
+    #[test]
+    fn a_breaker_is_found_where_a_decoder_leaves_out_the_first_space() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/sentence_piece/llama");
+        let tokenizer = Tokenizer::of_folder(folder).unwrap().unwrap();
+        let begin_words =
+            (0..tokenizer.vocab_size() as u32).filter(|&id| tokenizer.token(id).unwrap().starts_with('\u{2581}'));
+        let words = ["command", "--dry-multiplier", "1", "--dry-sequence-breaker", " "];
+        let Command { repetitions } = Command::parse_from(words);
+        let mut processing = Processing { dry: repetitions.dry(), ..Processing::default() };
+        repetitions.add_breakers(&mut processing, &tokenizer).unwrap();
+        let breakers = processing.dry.unwrap().breakers;
+        assert!(begin_words.clone().count() > 10 && begin_words.into_iter().all(|id| breakers.contains(&id)));
     }
 
     #[test]

@@ -124,6 +124,12 @@ fn check(model: &Model<'_>, seed: u64, schema: &Value, constraint: &Constraint) 
 
 #[test]
 fn the_schemas_hold_every_keyword_that_the_guide_lists() {
+    let guide = include_str!("../../../../docs/how-to/sampler.md");
+    let (_, listed) = guide.split_once("Of JSON schema these keywords are followed:").expect("the guide has a list");
+    let (listed, _) = listed.split_once(". Others").expect("the guide says what becomes of others");
+    let mut listed: Vec<&str> = listed.split('`').skip(1).step_by(2).collect();
+    listed.sort_unstable();
+    assert_eq!(listed, KEYWORDS);
     let schemas: Vec<String> = (0..SCHEMAS as u64).map(|seed| schema(seed).to_string()).collect();
     let mut looked_for = KEYWORDS.map(|keyword| format!("\"{keyword}\":")).to_vec();
     looked_for.extend(FORMATS.map(|format| format!("\"format\":\"{format}\"")));

@@ -129,11 +129,18 @@ impl<'g> ChatSession<'g> {
             reading.get_or_insert_with(|| begun.elapsed());
             observe(piece)
         });
-        let generated = generated.inspect_err(|error| self.keep(GenerationError::texts_before(error)))?;
+        let generated = generated.inspect_err(|error| self.keep_part(GenerationError::texts_before(error)))?;
         let taken = begun.elapsed();
         let reading = reading.unwrap_or(taken);
         self.keep(std::slice::from_ref(&generated));
         Ok(ChatAnswer { generated, prompt_tokens, read_tokens, left_out, reading, writing: taken - reading })
+    }
+
+    /// Adds what was written before an error as the answer, if it is any text.
+    fn keep_part(&mut self, written: &[GeneratedText]) {
+        if written.iter().any(|answer| !answer.text.is_empty()) {
+            self.keep(written);
+        }
     }
 
     /// Adds what was written as the answer, if anything was.

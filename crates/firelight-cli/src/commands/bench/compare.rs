@@ -117,7 +117,7 @@ impl Growth {
     }
 
     /// The logarithms of one figure over that of the length.
-    fn curve(&self, key: &str) -> Series {
+    fn series(&self, key: &str) -> Series {
         let point =
             |((length, _), value): (&(u32, Value), Option<f64>)| Some((f64::from(*length).log10(), value?.log10()));
         let points = self.points.iter().zip(self.column(key)).filter_map(point).collect();
@@ -188,8 +188,8 @@ fn in_words(fit: Option<PowerFit>) -> [String; 2] {
 fn charts(all: &[Growth]) -> [Chart; 2] {
     let labels = [(TIME, "log10 of seconds"), (MEMORY, "log10 of MiB above the start")];
     labels.map(|(key, y_label)| {
-        let curves = all.iter().map(|growth| growth.curve(key)).collect();
-        Chart { x_label: "log10 of tokens".into(), y_label: y_label.into(), series: curves }
+        let series = all.iter().map(|growth| growth.series(key)).collect();
+        Chart { x_label: "log10 of tokens".into(), y_label: y_label.into(), series }
     })
 }
 

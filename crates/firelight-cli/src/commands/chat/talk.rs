@@ -123,7 +123,7 @@ impl<'g> Talk<'g> {
                 if has_begun {
                     output::print("\n")?; // the end of its line
                 }
-                let is_kept = !GenerationError::texts_before(&error).is_empty();
+                let is_kept = GenerationError::texts_before(&error).iter().any(|answer| !answer.text.is_empty());
                 self.failures.tell(Err(error));
                 match is_kept {
                     true => {
