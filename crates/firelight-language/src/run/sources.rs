@@ -75,11 +75,16 @@ impl Sources {
         Ok([Corpus::new(training).read_from(trained), Corpus::new(validation).read_from(validated)])
     }
 
-    /// The first file of each source to train on, and to validate on.
+    /// Where each source to train on lies, and to validate on: a file, or the folder of several.
     fn files(&self) -> [Vec<PathBuf>; 2] {
         let Self::Files(sources) = self else { return Default::default() };
-        let training = |source: &SplitFiles| source.training.first().cloned().unwrap_or_default();
-        let validation = |source: &SplitFiles| source.validation.first().cloned().unwrap_or_else(|| training(source));
+        let place = |files: &[PathBuf]| match files {
+            [] => None,
+            [only] => Some(only.clone()),
+            [first, ..] => Some(first.parent().unwrap_or(first).to_path_buf()),
+        };
+        let training = |source: &SplitFiles| place(&source.training).unwrap_or_default();
+        let validation = |source: &SplitFiles| place(&source.validation).unwrap_or_else(|| training(source));
         [sources.iter().map(training).collect(), sources.iter().map(validation).collect()]
     }
 
