@@ -39,7 +39,7 @@ fn a_rule_of_ones_own_has_the_properties_of_ours() -> Result<(), Violation> {
 #[test]
 fn one_layer_alone_has_it() -> Result<(), Violation> {
     let config = TransformerConfig::new(D_MODEL, 4, 2).with_position(PositionConfig::rotary());
-    let mixed = config.init(&Device::flex()).with_layer_rule(1, PairRule::custom(Comb));
+    let mixed = config.init(&Device::default()).with_layer_rule(1, PairRule::custom(Comb));
     stack(&mixed, &PairRule::Full, random(13), 1e-4)
 }
 

@@ -135,8 +135,9 @@ impl ModuleMapper for Move {
             return param;
         }
         param.map(|value| {
+            let value = value.inner(); // Without it the sum would not be a leaf.
             let along = noise(value.dims(), place, &value.device());
-            (value.detach() + along * by).set_require_grad(true)
+            Tensor::from_inner(value + along * by).require_grad()
         })
     }
 }
