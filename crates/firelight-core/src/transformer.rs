@@ -300,8 +300,8 @@ impl<L: Layer + 'static> Transformer<L> {
     }
 
     /// Sets who sees whom in layer `index`, counted from 0 in the order in which layers run, in place of the layer's pattern: a
-    /// rule of one's own, or any that no pattern names. The other layers keep theirs. Caches and costs follow the rule; one made
-    /// before does not.
+    /// rule of one's own, or any that no pattern names. The other layers keep theirs. Caches and costs follow the rule, but a
+    /// cache that was made before does not.
     ///
     /// A configuration names patterns alone, so neither `config.json` nor the weights hold the rule: set it again after loading.
     ///

@@ -111,7 +111,7 @@ fn loader(waves: Waves) -> Arc<dyn DataLoader<Tensor<2>>> {
 /// Where Burn's logger keeps the metrics of a training in `path`: beside it, for a folder of a run is resumed as long as it holds
 /// nothing but files of a run.
 pub fn burn_metrics(path: &Path) -> PathBuf {
-    path.with_extension("metrics")
+    path.with_file_name(format!("{}-metrics", path.file_name().unwrap_or_default().display()))
 }
 
 /// Trains in a folder up to a step, from where an earlier training has ended or was killed.

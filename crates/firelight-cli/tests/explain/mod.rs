@@ -95,7 +95,7 @@ fn numbers_of_examples_and_models_are_printed_step_by_step() {
         "saturation at d_k = 512",
         "two heads",
         "sinusoidal positions",
-        "likeness of positions",
+        "similarity of positions",
     ] {
         assert!(demo.contains(part), "`{part}` is not in {demo}");
     }

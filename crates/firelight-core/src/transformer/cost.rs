@@ -29,8 +29,8 @@ impl<L: Layer + 'static> Transformer<L> {
         let usual = once(usual).filter(|places| !places.is_empty());
         let cost = |(turn, places): (usize, Vec<usize>)| {
             let cost = self.blocks[index].cost(&self.rule(places[0]), length);
-            let is_counted = self.shares_layers && turn > 0;
-            (if is_counted { cost.without_parameters() } else { cost }, places)
+            let was_counted = self.shares_layers && turn > 0;
+            (if was_counted { cost.without_parameters() } else { cost }, places)
         };
         usual.chain(own.into_iter().map(|place| vec![place])).enumerate().map(cost).collect()
     }
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_stack_is_counted_by_hand() {
+    fn a_small_stack_was_counted_by_hand() {
         let found = cost(&small());
         // Attention 4 (64 + 8), feed-forward 2 * 256 + 32 + 8, three norms of 16.
         assert_eq!((found.parameters, found.active_parameters), (888, 888));
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_cache_of_a_part_of_ones_own_is_counted_from_its_state() {
+    fn the_cache_of_a_part_of_ones_own_was_counted_from_its_state() {
         let device = Device::default();
         let stack = small().with_max_seq_len(320).init_layers(&ParamBuilder::new(&device, 0), |_, block, params| {
             block.init_parts(params, |_| Own {}, |params| block.init_feed_forward(params))

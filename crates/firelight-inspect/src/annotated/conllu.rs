@@ -82,6 +82,9 @@ impl Sentence {
             self.line = line;
         }
         let id = columns[ID];
+        if columns[FORM].is_empty() {
+            return Err("has an empty FORM: expected a word".into());
+        }
         match id.split_once('-') {
             Some((first, last)) => self.begin_together(id, [first, last], &columns),
             None if is_empty_node(id) => Ok(()),

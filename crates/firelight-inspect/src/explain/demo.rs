@@ -19,7 +19,7 @@ use crate::text_model::{lacking, rows};
 /// The width of a head in the example without scaling.
 const WIDE: usize = 512;
 
-/// The positions whose likeness is shown.
+/// The positions whose similarity is shown.
 const PLACES: [usize; 3] = [0, 1, 50];
 
 /// The examples, computed on a device: three tokens with small queries, keys and values, the same with a causal mask, a soft look-up,
@@ -39,7 +39,7 @@ pub fn worked_examples(device: &Device) -> Result<Explanation, TaskError> {
         saturation(device)?,
         two_heads(device)?,
         positions(device)?,
-        likeness(device)?,
+        similarity(device)?,
     ];
     Ok(Explanation { title: "Attention by worked examples".into(), steps: parts.concat() })
 }
@@ -176,7 +176,7 @@ fn positions(device: &Device) -> Result<Vec<Step>, TaskError> {
     Ok(vec![Step::new("sinusoidal positions", remark, vec![Table::vectors("PE", &labels, rows(vectors)?)])])
 }
 
-fn likeness(device: &Device) -> Result<Vec<Step>, TaskError> {
+fn similarity(device: &Device) -> Result<Vec<Step>, TaskError> {
     let (width, len) = (64, PLACES[2] + 1);
     let all =
         Sinusoidal::new(width).embed(Tensor::zeros([1, len, width], device), &Positions::Contiguous { start: 0, len });
@@ -188,7 +188,7 @@ fn likeness(device: &Device) -> Result<Vec<Step>, TaskError> {
     let table = Table::pairs("cosines", [&labels, &columns], rows(cosines)?);
     let remark = "The cosine of the angle between the vectors of two positions, of 64 channels. It depends on their distance alone: neighbours are alike, \
                   positions far apart less so.";
-    Ok(vec![Step::new("likeness of positions", remark, vec![table])])
+    Ok(vec![Step::new("similarity of positions", remark, vec![table])])
 }
 
 #[cfg(test)]
@@ -278,10 +278,11 @@ mod tests {
         near(&values[0], &[0.0, 1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0], 1e-6);
         near(&values[2][2..4], &[0.2f64.sin(), 0.2f64.cos()], 1e-5); // 10000^(2/8) = 10.
     }
+
     #[test]
     fn near_positions_are_more_alike_than_far_ones() {
-        let steps = likeness(&Device::default()).unwrap();
-        let values = &table(&steps, "likeness of positions", 0).values;
+        let steps = similarity(&Device::default()).unwrap();
+        let values = &table(&steps, "similarity of positions", 0).values;
         near(&values[0], &[1.0, 0.966, 0.490], 5e-4);
         near(&[values[1][0], values[1][1], values[2][0]], &[0.966, 1.0, 0.490], 5e-4);
     }

@@ -1,4 +1,4 @@
-//! What heads do with kinds of tokens: rare ones, similar ones, and whether they raise the logit of the one that they see.
+//! What heads do with tokens by what they are: rare ones, similar ones, and whether they raise the logit of the one that they see.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use crate::text_model::{ReadText, TextModel};
 /// A head copies a token that is among so many highest logits, as Wang et al. 2022, §3.3 count it.
 const HIGHEST: usize = 5;
 
-/// So many kinds of tokens of a text are tried for copying: their logits are held in memory together.
+/// So many distinct tokens of a text are tried for copying: their logits are held in memory together.
 const TRIED: usize = 256;
 
 /// The mean square of numbers that are alike but for rounding.
 const FLAT: f64 = 1e-12;
 
-/// The kinds of tokens of all texts.
+/// The distinct tokens of all texts.
 pub(super) struct Kinds {
     specials: Vec<u32>,
     /// How often each stands in the texts, special ones left out.
     counts: BTreeMap<u32, usize>,
 }
 
-/// What is known of the kinds of tokens of one text.
+/// What is known of the distinct tokens of one text.
 pub(super) struct TextKinds<'a> {
     pub(super) specials: &'a [u32],
     /// Those that are no special tokens, each once.
@@ -95,13 +95,13 @@ impl TextKinds<'_> {
 
     /// Of encoders, and of mixers that do not say which layer reads their heads, nothing.
     fn copied(&self, model: &TextModel, layer: usize) -> Vec<f64> {
-        let own = &self.own[..self.own.len().min(TRIED)];
+        let own: Vec<u32> = self.own.iter().copied().step_by(self.own.len().div_ceil(TRIED).max(1)).collect();
         let Some(language) = model.language().filter(|_| !own.is_empty()) else { return Vec::new() };
         let rows: Vec<Vec<u32>> = own.iter().map(|id| vec![*id]).collect();
         let (tokens, _) = right_padded(&rows, &language.embedding.weight.device()); // [N, 1]
         let forward = |pass: &mut Pass| language.hidden(tokens.clone(), &SequenceInput::default(), pass);
         let head = |x: Tensor<3>| language.logits(x);
-        copying(&language.transformer, layer, forward, head, (own, HIGHEST)).unwrap_or_default()
+        copying(&language.transformer, layer, forward, head, (own.as_slice(), HIGHEST)).unwrap_or_default()
     }
 
     /// The correlation of the weights of a head, `[T, T]`, with the cosines, within the rows. Not a number where either are alike.
@@ -128,7 +128,7 @@ impl TextKinds<'_> {
     /// Whether a weight says something of meaning: neither token is special, nor is it the same one.
     fn is_compared(&self, query: usize, key: usize) -> bool {
         let [one, other] = [query, key].map(|place| self.ids[place]);
-        one != other && self.sees(query, key) && [one, other].iter().all(|id| self.own.contains(id))
+        one != other && self.sees(query, key) && [one, other].iter().all(|id| self.own.binary_search(id).is_ok())
     }
 }
 

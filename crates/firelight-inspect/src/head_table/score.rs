@@ -27,7 +27,7 @@ pub enum HeadScore {
     /// tokens of a text are equally frequent. Source: Voita et al. 2019, "Rare words" (<https://arxiv.org/abs/1905.09418>), who count how
     /// often the largest weight is that of the rarest tokens.
     Rare,
-    /// The share of the kinds of tokens that are among the five highest logits of the head's output when it attends to that token alone, by
+    /// The share of a text's distinct tokens, of at most 256 of them, that are among the five highest logits of the head's output when it attends to that token alone, by
     /// [`copying`](fn@firelight_core::inspect::copying); of language models. Source: Elhage et al. 2021, "Copying as a simple property of the OV
     /// circuit" (<https://transformer-circuits.pub/2021/framework/index.html>).
     Copying,

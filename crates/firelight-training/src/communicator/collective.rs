@@ -94,7 +94,7 @@ impl Collective for Devices {
     }
 }
 
-/// Sums of which one that does not end is told, for who waits in it cannot.
+/// Sums under a watchdog: `end` is called if one does not end in time, since whoever waits in it cannot return.
 struct Watched<C> {
     collective: C,
     timeout: Duration,

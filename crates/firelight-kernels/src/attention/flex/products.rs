@@ -43,7 +43,7 @@ impl<T: Real, S: Number<Sum = T>> Products<T, T, S> for Widened<T> {
 }
 
 /// Products of `bf16` in tile registers. Queries, keys and values are multiplied as they are, weights as two parts of `bf16`: they miss at most
-/// `2^-17` of a weight, so that the rounding of the output alone can be told.
+/// `2^-17` of a weight, which is far less than the rounding of the output.
 pub(super) struct Tiled {
     queries: Packed<bf16>,
     weights: Packed<f32>,

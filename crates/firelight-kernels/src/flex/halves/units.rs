@@ -125,6 +125,7 @@ fn multiply_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
 }
 
 fn multiply_left_parts(sums: &mut Sums, left: &[[Tile; 2]], right: &[[Tile; 2]]) {
+    assert!(left.len() == 2 * right.len(), "panels of one length, the left one with both parts");
     let left = left.as_chunks::<2>().0;
     vectorised(
         #[inline(always)]

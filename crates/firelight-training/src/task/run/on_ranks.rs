@@ -124,7 +124,8 @@ fn unseen(error: &StorageError) -> TrainingError {
 fn seen(path: &Path, expected: &str, patience: Duration) -> Result<(ModelFolder, String), TrainingError> {
     let began = Instant::now();
     loop {
-        let (found, is_over) = (look(path), began.elapsed() >= patience);
+        let is_over = began.elapsed() >= patience;
+        let found = look(path, (!is_over).then_some(expected));
         match found {
             Ok(found) if found.1 == expected || is_over => return Ok(found),
             Err(error) if is_over => return Err(unseen(&error)),
@@ -133,12 +134,22 @@ fn seen(path: &Path, expected: &str, patience: Duration) -> Result<(ModelFolder,
     }
 }
 
-fn look(path: &Path) -> Result<(ModelFolder, String), StorageError> {
+/// The folder and its contents; none of these where its files have other lengths than those of what is `hoped_for`, which need not be read.
+fn look(path: &Path, hoped_for: Option<&str>) -> Result<(ModelFolder, String), StorageError> {
     // Reading the folder above it makes a file system in a network ask again for names that it believes to be missing.
     let _ = path.parent().and_then(|parent| fs::read_dir(parent).ok()).map(Iterator::count);
     let folder = ModelFolder::open(path)?;
-    let contents = contents(&folder)?;
+    let may_be = hoped_for.is_none_or(|expected| has_lengths(&folder, expected));
+    let contents = if may_be { contents(&folder)? } else { String::new() };
     Ok((folder, contents))
+}
+
+fn has_lengths(folder: &ModelFolder, expected: &str) -> bool {
+    folder.files().into_iter().all(|name| {
+        let length = fs::metadata(folder.path().join(name)).map_or(0, |file| file.len());
+        let begin = format!("{name}: {length} bytes ");
+        expected.lines().any(|line| line.starts_with(&begin))
+    })
 }
 
 /// The files of a run by name, length and checksum, one a line: what tells this folder from another one of that name on another machine.
