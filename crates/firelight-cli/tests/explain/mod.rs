@@ -167,7 +167,7 @@ fn heads_are_pruned_into_a_run_that_is_asked_as_any_other() {
     fails(&["--heads", "1:0"], &["no layer 1", "from 0 to 0"]);
     fails(&["--heads", "0:2"], &["n_heads = 2"]);
     fails(&["--heads", "0:0,0:1"], &["no head would be left"]);
-    fails(&["--keep-top", "1"], &["--text or --file"]);
+    fails(&["--keep-top", "1"], &["--text, --file", "--conllu"]);
     fails(&["--keep-top", "3", "--text", "The fox"], &["keep 1 to 2"]);
     ask("prune-heads", &model().dir, &["--heads", "0:1", "--out", &text(&one)]).fails(USER, &["not an empty folder"]);
 }
