@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::command::{cargo, run, run_if_installed};
-use crate::{agree, book, consumer, mpi, ranks, test};
+use crate::{agree, book, consumer, mpi, test};
 
 /// Stops at the first step that fails.
 pub(crate) fn run_all() -> Result<()> {
@@ -22,9 +22,7 @@ pub(crate) fn run_all() -> Result<()> {
     test::run_on("flex")?;
     test::run_without_kernels()?;
     test::run_on("ndarray")?;
-    if mpi::check()? {
-        ranks::check()?;
-    }
+    mpi::check()?;
     agree::compare_cpus()?;
     consumer::check()?;
     run("inference-only build", &mut cargo("check -p firelight --no-default-features --features flex"))?;

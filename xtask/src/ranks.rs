@@ -1,5 +1,5 @@
 //! `cargo xtask ranks`: ranks of MPI that are killed, at more random moments than the checks have time for, and a training on two machines with
-//! a cable between them that delays and is cut. The checks do the latter, too, where they can.
+//! a cable between them that delays and is cut.
 
 mod machines;
 mod page;
@@ -30,13 +30,4 @@ pub(crate) fn prove(options: &Options) -> Result<()> {
         tests.env("FIRELIGHT_KILLS", options.kills.to_string());
     })?;
     training::on_two_machines(options.delay) // by the command that the tests have built
-}
-
-/// Trains on two machines, by the command with MPI that the tests before have built. Says why where this machine cannot be two.
-pub(crate) fn check() -> Result<()> {
-    match machines::obstacle()? {
-        Some(obstacle) => eprintln!("\n==> two machines: left out, {obstacle}"),
-        None => training::on_two_machines(DELAY)?,
-    }
-    Ok(())
 }

@@ -1,6 +1,5 @@
 //! Ctrl-C, and the signal with which other programs end this one: the training finishes its step, saves and says how to go
-//! on; an answer of a conversation ends, and the conversation goes on. Whoever cannot wait asks twice. With that other signal `mpirun`
-//! ends a rank when another one is lost: such a rank has no step to finish, and ends at once.
+//! on; an answer of a conversation ends, and the conversation goes on. Whoever cannot wait asks twice.
 
 use std::process;
 use std::sync::Arc;
@@ -10,21 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use burn::train::Interrupter;
-#[cfg(unix)]
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-#[cfg(unix)]
-use signal_hook::iterator::Signals;
 
 use crate::output;
-#[cfg(unix)]
-use crate::ranks;
 
 /// What a shell expects of a program that was interrupted: 128 and the number of the signal.
 pub(crate) const INTERRUPTED: i32 = 130;
-
-/// The same of a program that another one ended.
-#[cfg(unix)]
-const TERMINATED: i32 = 143;
 
 /// How long the end of the program may take.
 const LAST_MOMENT: Duration = Duration::from_secs(1);
@@ -42,39 +31,7 @@ pub(crate) fn listen(interrupter: &Interrupter) -> Result<()> {
         output::note(format_args!("stopping after this step, then saving; press Ctrl-C again to quit now"));
         interrupter.stop(None);
     };
-    #[cfg(unix)]
-    if ranks::are_of_mpirun() {
-        return on_signals(&[SIGINT, SIGHUP], stop); // SIGTERM is not one of them, as it is for `ctrlc`
-    }
     ctrlc::set_handler(stop).context("cannot listen to Ctrl-C")
-}
-
-/// Lets SIGTERM, by which `mpirun` ends a rank when another one is lost, end this one at once: the step that it would finish waits for the
-/// lost one, until `mpirun` kills this one too. The first rank says what has happened, unless it has told of an error that ends all.
-///
-/// # Errors
-/// If the system refuses the handler.
-#[cfg(unix)]
-pub(crate) fn end_with_others() -> Result<()> {
-    on_signals(&[SIGTERM], || {
-        if !ranks::have_ended() && !output::is_mute() {
-            output::note(format_args!(
-                "error: mpirun ends all ranks, because one was killed or lost, or mpirun itself was stopped; a training goes on by \
-                 --resume"
-            ));
-            thread::sleep(ranks::FORWARDING);
-        }
-        quit(TERMINATED)
-    })
-}
-
-/// Acts on a thread of its own whenever one of the `signals` comes.
-#[cfg(unix)]
-fn on_signals(signals: &[i32], act: impl Fn() + Send + 'static) -> Result<()> {
-    let mut signals = Signals::new(signals).context("cannot listen to signals")?;
-    let listen = move || signals.forever().for_each(|_| act());
-    thread::Builder::new().name("signals".into()).spawn(listen).context("cannot listen to signals")?;
-    Ok(())
 }
 
 /// Ends the program at once, even where what libraries do at its end waits for a thread that does not come back, as one of MPI or of
@@ -149,18 +106,6 @@ fn restore_terminal() -> impl Fn() + Send + 'static {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[cfg(unix)]
-    #[test]
-    fn a_signal_is_acted_on_whenever_it_comes() {
-        use signal_hook::{consts::SIGUSR1, low_level::raise};
-        let (sender, acted) = std::sync::mpsc::channel();
-        on_signals(&[SIGUSR1], move || sender.send(()).unwrap()).unwrap();
-        for _ in 0..2 {
-            raise(SIGUSR1).unwrap();
-            acted.recv_timeout(Duration::from_secs(60)).unwrap();
-        }
-    }
 
     #[test]
     fn one_signal_breaks_off_what_is_done() {

@@ -6,7 +6,6 @@ use std::io::{self, Write};
 use std::iter;
 use std::path::PathBuf;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -21,15 +20,12 @@ use crate::output;
 const COURTESY: Duration = Duration::from_secs(5);
 
 /// How long `mpirun` has to forward what the first rank has said: it may drop what it has not read when that rank ends all.
-pub(crate) const FORWARDING: Duration = Duration::from_millis(500);
+const FORWARDING: Duration = Duration::from_millis(500);
 
 /// What tells this program from others: all ranks must have it in common.
 pub(crate) const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("FIRELIGHT_COMMIT"), ")");
 
 static MEMBER: OnceLock<Member> = OnceLock::new();
-
-/// Whether this process has told of an error that ends all ranks.
-static ENDED: AtomicBool = AtomicBool::new(false);
 
 /// Joins the other ranks, if there are any. Call it once.
 ///
@@ -37,26 +33,9 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// If there are, and MPI is not built in or cannot be used.
 pub(crate) fn join() -> Result<()> {
     output::mute(Launch::of_environment().is_some_and(|launch| launch.rank > 0));
-    #[cfg(unix)]
-    if are_of_mpirun() {
-        crate::interruption::end_with_others()?;
-    }
     let member = firelight_mpi::join(MpiOptions::default())?;
     let _ = MEMBER.set(member);
     Ok(())
-}
-
-/// Whether Open MPI's `mpirun` started this process as one of several: it ends all of them by SIGTERM when one is lost. Slurm ends the ranks
-/// of `srun` by the same signal when their time is up, and they save.
-#[cfg(unix)]
-pub(crate) fn are_of_mpirun() -> bool {
-    Launch::of_environment().is_some_and(|launch| launch.world > 1 && launch.variable.starts_with("OMPI"))
-}
-
-/// Whether this process has told of an error that ends all ranks.
-#[cfg(unix)]
-pub(crate) fn have_ended() -> bool {
-    ENDED.load(Ordering::SeqCst)
 }
 
 /// Refuses to do on every rank what one process does. Call it in the place of [`join`].
@@ -158,7 +137,6 @@ pub(crate) fn fail(reason: &str) {
 
 /// Ends the other ranks with this one, if it ends with an error.
 pub(crate) fn end(code: u8) {
-    ENDED.store(code != 0, Ordering::SeqCst);
     if let Some(member) = MEMBER.get().filter(|member| code != 0 && member.world() > 1) {
         let _ = io::stdout().flush();
         sleep(FORWARDING);
